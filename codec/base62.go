@@ -1,0 +1,48 @@
+package codec
+
+import "math"
+
+// The alphabet ascends in ASCII, and the width is fixed: that is what makes the
+// byte order of ids their numeric order.
+const (
+	alphabet   = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	base62Len  = 11
+	maxPayload = "AzL8n0Y58m7" // 2^63-1
+	notADigit  = 0xff
+)
+
+// digitOf maps a byte to its digit, or to notADigit.
+var digitOf = func() (t [256]byte) {
+	for i := range t {
+		t[i] = notADigit
+	}
+	for i := range len(alphabet) {
+		t[alphabet[i]] = byte(i)
+	}
+	return t
+}()
+
+// putBase62 writes the eleven digits of n, which is 0..2^63-1.
+func putBase62(dst []byte, n uint64) {
+	_ = dst[base62Len-1]
+	for i := base62Len - 1; i >= 0; i-- {
+		dst[i] = alphabet[n%62]
+		n /= 62
+	}
+}
+
+// base62 reads eleven digits. The reason is empty when they are a payload.
+func base62(src []byte) (uint64, Reason) {
+	var n uint64
+	for _, c := range src[:base62Len] {
+		d := digitOf[c]
+		if d == notADigit {
+			return 0, ReasonAlphabet
+		}
+		n = n*62 + uint64(d) // may wrap; the text is compared below
+	}
+	if string(src[:base62Len]) > maxPayload {
+		return 0, ReasonRange
+	}
+	return n & math.MaxInt64, ""
+}

@@ -1,0 +1,71 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrHeaderRepeated is wrapped by AppendMessage's refusal of a message with one
+// header key twice: readers in other languages would disagree on which counts.
+var ErrHeaderRepeated = errors.New("codec: header key repeated")
+
+// AppendMessage appends the wire form of m to dst and allocates nothing else.
+// It refuses, and returns dst as it was, what is over a cap (*LimitError), a
+// header key twice (ErrHeaderRepeated), an unknown Format, and data of format
+// Msgpack that is not one well-formed value (*DecodeError).
+func AppendMessage(dst []byte, m *Message) ([]byte, error) {
+	if err := m.check(); err != nil {
+		return dst, err
+	}
+	dst = append(dst, 0x90|messageLen, messageVersion)
+	dst = appendStr(dst, m.Type)
+	dst = appendStr(dst, m.Key)
+	dst = appendMapLen(dst, len(m.Headers))
+	for i := range m.Headers {
+		dst = appendStr(dst, m.Headers[i].Key)
+		dst = appendStr(dst, m.Headers[i].Value)
+	}
+	if m.Format == Msgpack {
+		return append(dst, m.Data...), nil
+	}
+	return appendBin(dst, m.Data), nil
+}
+
+func (m *Message) check() error {
+	switch {
+	case len(m.Type) > MaxType:
+		return &LimitError{"type", MaxType, len(m.Type)}
+	case len(m.Key) > MaxKey:
+		return &LimitError{"key", MaxKey, len(m.Key)}
+	case len(m.Data) > maxData:
+		return &LimitError{"data", maxData, len(m.Data)}
+	case m.Format > Msgpack:
+		return fmt.Errorf("codec: message format %d: want Bytes or Msgpack", m.Format)
+	}
+	if err := m.Headers.check(); err != nil {
+		return err
+	}
+	if m.Format == Msgpack {
+		if err := checkValue(m.Data); err != nil {
+			return fmt.Errorf("codec: message data is not one msgpack value: %w", err)
+		}
+	}
+	return nil
+}
+
+func (h Headers) check() error {
+	if len(h) > MaxHeaders {
+		return &LimitError{"headers", MaxHeaders, len(h)}
+	}
+	for i := range h {
+		switch {
+		case len(h[i].Key) > MaxHeaderKey:
+			return &LimitError{"header key", MaxHeaderKey, len(h[i].Key)}
+		case len(h[i].Value) > MaxHeaderValue:
+			return &LimitError{"header value", MaxHeaderValue, len(h[i].Value)}
+		case h[:i].index(h[i].Key) >= 0:
+			return fmt.Errorf("%w: %q", ErrHeaderRepeated, clip(h[i].Key))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package codec
+
+// The fields of an entry that are ours.
+const (
+	FieldMessage = "m"  // one message
+	FieldPack    = "b"  // a pack of messages
+	FieldID      = "id" // a stored id, under host order
+)
+
+// Entry is an entry of a stream as the server gives it. Fields are name, value,
+// name, value ...
+type Entry struct {
+	ID     EntryID
+	Fields []string
+}
+
+// Identity is what the ids of a stream's entries are derived from. Without a
+// brand the stream is not known, and every entry of it is foreign.
+type Identity struct {
+	Brand     Brand
+	Node      int
+	Exclusive bool // host order: one writer, the id decides the entry id
+}
+
+// Record is one message of an entry, or an entry that holds none.
+type Record struct {
+	ID       ID // zero: foreign
+	Position Position
+	Addr     EntryID // the message's own <ms>-<seq>: the entry's, or below it inside a pack
+	Message
+	Fields []string // the raw fields, when foreign or undecodable
+	Err    error    // *DecodeError: ours by its fields, but not readable
+}
+
+// Foreign reports whether the entry was not written by the rules of its stream:
+// it has raw Fields, and no ID, message or Err.
+func (r *Record) Foreign() bool { return r.ID.IsZero() }
+
+// Records appends the records of e to dst: one for a plain entry, n for a pack of
+// n, one for an entry that is foreign or undecodable. It never fails and drops
+// nothing.
+//
+//   - Field m is one message, field b a pack (m counts where there are both). Of a
+//     repeated field the first counts.
+//   - The entry id of a pack is the address of its last message; the others have
+//     the n-1 sequences below it.
+//   - The ID is derived from the address. A field id, if it parses, carries the
+//     stream's brand and, on an exclusive stream, maps to the entry id, is the ID
+//     of the message, in a pack of the last one.
+//   - Foreign: no brand in i, neither m nor b, an entry id that no ID of the stream
+//     maps to (a sequence beyond 12 bits under server order), or a field id that
+//     does not fit.
+//   - Undecodable: Err and Fields are set, ID and Addr are the entry's. A pack is
+//     readable as a whole or not at all.
+//
+// Records take their parts from the strings of e.Fields without copying, which
+// strings allow: they never change, and live as long as a record does.
+func (i Identity) Records(dst []Record, e Entry) []Record {
+	f := ourFields(e.Fields)
+	id, ok := i.entryID(e.ID, f)
+	raw := Record{ID: id, Position: Position{Entry: e.ID}, Addr: e.ID, Fields: e.Fields}
+	if !ok {
+		return append(dst, raw)
+	}
+	out, err := i.decode(dst, raw, f)
+	if err != nil {
+		raw.Err = err
+		return append(dst, raw)
+	}
+	return out
+}
+
+// fields are the values of our fields; has tells an empty one from none.
+type fields struct {
+	message, pack, id          string
+	hasMessage, hasPack, hasID bool
+}
+
+func ourFields(kv []string) (f fields) {
+	for i := 0; i+1 < len(kv); i += 2 {
+		switch name, value := kv[i], kv[i+1]; {
+		case name == FieldMessage && !f.hasMessage:
+			f.message, f.hasMessage = value, true
+		case name == FieldPack && !f.hasPack:
+			f.pack, f.hasPack = value, true
+		case name == FieldID && !f.hasID:
+			f.id, f.hasID = value, true
+		}
+	}
+	return f
+}
+
+// entryID returns the ID of the entry itself, false when it is foreign.
+func (i Identity) entryID(e EntryID, f fields) (ID, bool) {
+	if !f.hasMessage && !f.hasPack {
+		return ID{}, false
+	}
+	derived, ok := i.derive(e)
+	if !ok || !f.hasID {
+		return derived, ok
+	}
+	stored, err := Parse(f.id)
+	if err != nil || stored.Brand() != i.Brand || (i.Exclusive && stored != derived) {
+		return ID{}, false
+	}
+	return stored, true
+}
+
+func (i Identity) derive(e EntryID) (ID, bool) {
+	if i.Exclusive {
+		return HostID(i.Brand, e)
+	}
+	return ServerID(i.Brand, i.Node, e)
+}
+
+// decode appends the messages of an entry of ours.
+func (i Identity) decode(dst []Record, entry Record, f fields) ([]Record, error) {
+	entry.Fields = nil
+	if f.hasMessage {
+		rest, err := DecodeMessage(bytesOf(f.message), &entry.Message)
+		if err == nil && len(rest) > 0 {
+			err = &DecodeError{len(f.message) - len(rest), "message: bytes after the message"}
+		}
+		return append(dst, entry), err
+	}
+	return i.decodePack(dst, entry, bytesOf(f.pack))
+}
+
+func (i Identity) decodePack(dst []Record, last Record, src []byte) ([]Record, error) {
+	n, err := PackLen(src)
+	if err != nil {
+		return dst, err
+	}
+	below := uint64(n - 1)
+	if last.Addr.Seq < below {
+		return dst, &DecodeError{0, "pack: more messages than there are sequences up to the entry id"}
+	}
+	err = eachPacked(src, func(j int) *Message {
+		r := last
+		if r.Position.Index = j; uint64(j) < below {
+			r.Addr.Seq = last.Addr.Seq - below + uint64(j)
+			r.ID, _ = i.derive(r.Addr)
+		}
+		dst = append(dst, r)
+		return &dst[len(dst)-1].Message
+	})
+	return dst, err
+}

@@ -1,0 +1,151 @@
+package tier
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Options of a Client. The zero value is ready to use.
+type Options struct {
+	// ClientName is shown by CLIENT LIST. Default "echomq".
+	ClientName string
+	// CallTimeout bounds each call that does not wait on the server. Default 10 s. Shorter than the server's slowest
+	// script, it turns good writes into writes of unknown outcome; long, it makes a frozen server noticed late.
+	CallTimeout time.Duration
+	// Logger receives warnings about the server's settings. Nil discards.
+	Logger *slog.Logger
+}
+
+func (o *Options) setDefaults() {
+	if o.ClientName == "" {
+		o.ClientName = "echomq"
+	}
+	if o.CallTimeout <= 0 {
+		o.CallTimeout = 10 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Client is one process's access to one deployment: a pipelined connection to each node, and small ones for reads that
+// wait. It is safe for concurrent use.
+type Client struct {
+	opts   Options
+	pipe   rueidis.Client // one connection a node: calls share round trips, one DoMulti keeps its order
+	block  rueidis.Client // a connection for each read that waits, with small buffers
+	server Server
+
+	dials   atomic.Uint64 // connections made so far
+	fenced  atomic.Uint64 // the value of dials at the last check of the version fence
+	fenceMu sync.Mutex
+
+	numbersMu sync.Mutex
+	numbers   map[string]int // scope -> node number, proposed again to a server that lost it
+}
+
+// Dial connects, compares the version fence and probes the server. The caller closes the client.
+//
+// Errors: ErrURL, ErrUnreachable, ErrAuth, ErrPermission, *VersionError, ErrServerTooOld.
+func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
+	opts.setDefaults()
+	opt, err := clientOption(url)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{opts: opts, numbers: map[string]int{}}
+	if err := c.connect(opt); err != nil {
+		return nil, Wrap("connect", "", err)
+	}
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	if err := c.probe(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	if err := c.checkFence(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Client) connect(opt rueidis.ClientOption) error {
+	opt.ClientName = c.opts.ClientName
+	opt.ClientSetInfo = rueidis.DisableClientSetInfo
+	opt.DisableCache = true // stream commands cannot be cached on the client's side
+	opt.DisableRetry = true // repeats are ours to decide
+	opt.PipelineMultiplex = -1
+	opt.AlwaysPipelining = true
+	opt.MaxFlushDelay = 20 * time.Microsecond
+	opt.Dialer.Timeout = c.opts.CallTimeout
+	opt.ConnWriteTimeout = c.opts.CallTimeout
+	countDials(&opt, func() { c.dials.Add(1) })
+
+	pipe, err := rueidis.NewClient(opt)
+	if err != nil {
+		return err
+	}
+	opt.ReadBufferEachConn = 16 << 10
+	opt.WriteBufferEachConn = 4 << 10
+	opt.RingScaleEachConn = 8
+	opt.BlockingPoolCleanup = time.Minute
+	opt.BlockingPoolMinSize = 1
+	block, err := rueidis.NewClient(opt)
+	if err != nil {
+		pipe.Close()
+		return err
+	}
+	c.pipe, c.block = pipe, block
+	return nil
+}
+
+// Close ends the connections. A wait in Wait ends with its time.
+func (c *Client) Close() {
+	c.pipe.Close()
+	c.block.Close()
+}
+
+// Logger is the logger of the options, never nil.
+func (c *Client) Logger() *slog.Logger { return c.opts.Logger }
+
+// B builds a command for Do, DoMulti and Wait.
+func (c *Client) B() rueidis.Builder { return c.pipe.B() }
+
+// Do sends one command that does not block. Op and key are those of the error, see Wrap.
+func (c *Client) Do(ctx context.Context, key string, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
+	op := cmd.Commands()[0]
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	if err := c.checkFence(ctx); err != nil {
+		return rueidis.RedisMessage{}, Wrap(op, key, err)
+	}
+	m, err := c.pipe.Do(ctx, cmd).ToMessage()
+	return m, Wrap(op, key, err)
+}
+
+// waitMargin is what a reply may take beyond the time that the server was asked to wait.
+const waitMargin = 5 * time.Second
+
+// Wait sends a command that blocks on the server for up to wait, on a connection of its own. Once sent it is not cut
+// off: an answer that nobody waits for would leave entries behind in a pending list. So the end of ctx is only looked
+// at before; callers keep wait short.
+func (c *Client) Wait(ctx context.Context, key string, wait time.Duration, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
+	op := cmd.Commands()[0]
+	if err := c.checkFence(ctx); err != nil {
+		return rueidis.RedisMessage{}, Wrap(op, key, err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+min(waitMargin, c.opts.CallTimeout))
+	defer cancel()
+	m, err := c.block.Do(ctx, cmd).ToMessage()
+	return m, Wrap(op, key, err)
+}
+
+func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.opts.CallTimeout)
+}

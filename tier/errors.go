@@ -1,0 +1,183 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// Reaction is what a caller does about a class of error.
+type Reaction uint8
+
+const (
+	// Surface returns the error to whoever asked; trying again does not help.
+	Surface Reaction = iota
+	// BackOff tries again later, with a growing pause.
+	BackOff
+	// Heal repairs what is missing (a group, a script, a declaration) and tries again.
+	Heal
+)
+
+// Class is a kind of failure with one stated reaction. Classes are sentinels: errors.Is(err, tier.ErrStoreFull).
+type Class struct {
+	Code     string // the code at the front of the server's reply, or a word of ours
+	Reaction Reaction
+	Advice   string // what the user does next
+	unknown  bool   // a write that failed so may have happened
+}
+
+func (c *Class) Error() string { return c.Advice }
+
+// The classes. Each has one reaction, which holds everywhere.
+var (
+	ErrNoGroup     = &Class{Code: "NOGROUP", Reaction: Heal, Advice: "the group or its stream does not exist"}
+	ErrUnblocked   = &Class{Code: "UNBLOCKED", Reaction: Heal, Advice: "a blocked read was ended by the server"}
+	ErrNoScript    = &Class{Code: "NOSCRIPT", Reaction: Heal, Advice: "the server does not hold the script"}
+	ErrReadOnly    = &Class{Code: "READONLY", Reaction: BackOff, Advice: "the server is a read-only replica: connect to its primary"}
+	ErrLoading     = &Class{Code: "LOADING", Reaction: BackOff, Advice: "the server is loading its data: try again when it is ready"}
+	ErrMasterDown  = &Class{Code: "MASTERDOWN", Reaction: BackOff, Advice: "the replica has lost its primary: wait for the failover"}
+	ErrClusterDown = &Class{Code: "CLUSTERDOWN", Reaction: BackOff, Advice: "the cluster does not serve this slot: wait for the failover, or check CLUSTER INFO"}
+	ErrMoved       = &Class{Code: "MOVED", Reaction: BackOff, Advice: "the slot lives on another node: connect with the cluster's addresses"}
+	ErrTryAgain    = &Class{Code: "TRYAGAIN", Reaction: BackOff, Advice: "the slot is being moved: try again"}
+	ErrBusy        = &Class{Code: "BUSY", Reaction: BackOff, Advice: "the server is running a script that does not end: wait, or SCRIPT KILL"}
+	ErrStoreFull   = &Class{Code: "OOM", Reaction: BackOff, Advice: "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"}
+	ErrMisconf     = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
+	ErrPermission  = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
+	ErrAuth        = &Class{Code: "NOAUTH", Reaction: Surface, Advice: "the server wants a user and a password: put them into the URL file or PIPELINE_URL"}
+	ErrWrongType   = &Class{Code: "WRONGTYPE", Reaction: Surface, Advice: "the key holds another type: something else wrote to it"}
+	ErrUnreachable = &Class{Code: "UNREACHABLE", Reaction: BackOff, Advice: "the server cannot be reached: check the address, and that it runs"}
+	ErrNetwork     = &Class{Code: "NETWORK", Reaction: BackOff, Advice: "the connection broke before the reply", unknown: true}
+	ErrTimeout     = &Class{Code: "TIMEOUT", Reaction: BackOff, Advice: "no reply within the call's time", unknown: true}
+	ErrCancelled   = &Class{Code: "CANCELLED", Reaction: Surface, Advice: "the caller stopped waiting", unknown: true}
+	ErrServer      = &Class{Code: "ERR", Reaction: Surface, Advice: "the server refused the command"}
+)
+
+var byCode = func() map[string]*Class {
+	m := map[string]*Class{"WRONGPASS": ErrAuth, "ASK": ErrMoved}
+	for _, c := range []*Class{
+		ErrNoGroup, ErrUnblocked, ErrNoScript, ErrReadOnly, ErrLoading, ErrMasterDown, ErrClusterDown, ErrMoved,
+		ErrTryAgain, ErrBusy, ErrStoreFull, ErrMisconf, ErrPermission, ErrAuth, ErrWrongType,
+	} {
+		m[c.Code] = c
+	}
+	return m
+}()
+
+// Error is a failed call: what was tried, on which key, and of which class the failure is.
+type Error struct {
+	Op    string // the command or script
+	Key   string // the first key, empty when there is none
+	Class *Class
+	Err   error // as the server or the network said it
+}
+
+func (e *Error) Error() string {
+	where := e.Op
+	if e.Key != "" {
+		where += " " + e.Key
+	}
+	return fmt.Sprintf("tier: %s: %s (%v)", where, e.Class.Advice, e.Err)
+}
+
+// Unwrap gives the class and the cause, so that errors.Is finds either.
+func (e *Error) Unwrap() []error { return []error{e.Class, e.Err} }
+
+// PermissionError is the cause inside an Error of class ErrPermission: what the server's access list lacks.
+type PermissionError struct {
+	Command string // empty when a key was refused
+	Key     string // empty when a command was refused, or the server does not name it
+	Text    string
+}
+
+func (e *PermissionError) Error() string { return e.Text }
+
+// Wrap gives a failed call its class; nil and "no such value" pass unchanged.
+func Wrap(op, key string, err error) error {
+	var already *Error
+	if err == nil || rueidis.IsRedisNil(err) || errors.As(err, &already) {
+		return err
+	}
+	class := Classify(err)
+	if class == ErrPermission {
+		err = permissionError(err)
+	}
+	return &Error{Op: op, Key: key, Class: class, Err: err}
+}
+
+// Classify finds the class by the code at the front of a server's error, or by the kind of a network error. It is nil
+// for nil.
+func Classify(err error) *Class {
+	if err == nil {
+		return nil
+	}
+	var class *Class
+	if errors.As(err, &class) {
+		return class
+	}
+	if re, ok := rueidis.IsRedisErr(err); ok {
+		return classOfText(re.Error())
+	}
+	var op *net.OpError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return ErrCancelled
+	case errors.As(err, &op) && op.Op == "dial":
+		return ErrUnreachable
+	case errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr):
+		return ErrUnreachable
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &op) && op.Timeout():
+		return ErrTimeout
+	default:
+		return ErrNetwork
+	}
+}
+
+// classOfText looks at the code at the front only: wordings differ between servers and versions. A script passes the
+// code of a failed command on, at the front too.
+func classOfText(text string) *Class {
+	code, _, _ := strings.Cut(text, " ")
+	if class := byCode[strings.TrimPrefix(code, "-")]; class != nil {
+		return class
+	}
+	if strings.HasPrefix(text, "ACL failure in script") {
+		return ErrPermission
+	}
+	return ErrServer
+}
+
+// permissionError takes command or key out of texts such as "User bob has no permissions to run the 'xadd' command" and
+// "User bob has no permissions to access the 'k' key".
+func permissionError(err error) error {
+	text := err.Error()
+	e := &PermissionError{Text: text}
+	if _, rest, ok := strings.Cut(text, "'"); ok {
+		name, tail, _ := strings.Cut(rest, "'")
+		if strings.HasPrefix(tail, " key") {
+			e.Key = name
+		} else {
+			e.Command = name
+		}
+	}
+	return e
+}
+
+// HasCode reports whether the server's reply starts with a code that has no class, such as BUSYGROUP.
+func HasCode(err error, code string) bool {
+	re, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return false
+	}
+	got, _, _ := strings.Cut(re.Error(), " ")
+	return got == code
+}
+
+// OutcomeUnknown answers, after a failed write, whether it may have happened: the request may have reached the server
+// and its reply did not arrive.
+func OutcomeUnknown(err error) bool {
+	var class *Class
+	return errors.As(err, &class) && class.unknown
+}

@@ -1,0 +1,81 @@
+package tier
+
+import (
+	"strconv"
+	"strings"
+)
+
+// This file is the only place that spells a key. KEYS.md lists type, members and lifetime of each. The callers pass
+// names that went through CheckName or ParseAddress, or producer ids made of hexadecimal digits.
+
+// VersionKey is the version fence of a deployment.
+const VersionKey = "{emq}:version"
+
+// NodesKey is the node registry of a deployment.
+const NodesKey = "{emq}:nodes"
+
+// ScopeKey is the hash of what all clients of a scope must agree on.
+func ScopeKey(scope string) string { return "emq:{" + scope + "}:scope" }
+
+// LogKey is the stream itself.
+func (a Address) LogKey() string { return "emq:{" + a.Scope + "}:stream:" + a.Stream }
+
+// ProducerKey holds a producer's last number and receipts.
+func (a Address) ProducerKey(producer string) string { return a.LogKey() + ":pid:" + producer }
+
+// GroupKey is a group's own hash.
+func (a Address) GroupKey(group string) string { return a.LogKey() + ":g:" + group }
+
+// OwnersKey is the hash of a group's consumers: their numbers and beats.
+func (a Address) OwnersKey(group string) string { return a.GroupKey(group) + ":owners" }
+
+// DeadKey is the stream of a group's dead letters.
+func (a Address) DeadKey(group string) string { return a.LogKey() + ":dead:" + group }
+
+// Slot is the cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384. Source: the
+// cluster specification of Valkey and Redis.
+func Slot(key string) int {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	return int(crc16(key)) % 16384
+}
+
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}
+
+// Fields of the hash at ScopeKey.
+const (
+	// NodeField holds the scope's node number.
+	NodeField = "node"
+	// GoneStream is the value of a stream's field once the stream was removed by its verb.
+	GoneStream = "-"
+)
+
+// StreamField holds the brand of a stream, or GoneStream.
+func StreamField(stream string) string { return "stream:" + stream }
+
+// BrandField holds the name of the stream that a brand belongs to.
+func BrandField(brand string) string { return "brand:" + brand }
+
+// StreamOfField is the inverse of StreamField.
+func StreamOfField(field string) (stream string, ok bool) { return strings.CutPrefix(field, "stream:") }
+
+// Fields of the hash at NodesKey.
+
+func scopeNumberField(scope string) string { return "scope:" + scope }
+func numberField(number int) string        { return "node:" + strconv.Itoa(number) }

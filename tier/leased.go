@@ -1,0 +1,18 @@
+package tier
+
+import (
+	"errors"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+// Leased is an entry that its reader has to settle before the lease ends.
+type Leased struct {
+	Entry      codec.EntryID
+	Records    []codec.Record // one, or those of a pack, in order
+	Deliveries int            // this one included, 1 at first
+}
+
+// ErrFenced says that a call of a group's member was refused whole, with no effect: entries of its were taken over since
+// it last looked, or its consumer was removed.
+var ErrFenced = errors.New("tier: refused: entries of this consumer were taken over")

@@ -1,0 +1,75 @@
+package tier
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxName is the longest name, in bytes.
+const MaxName = 128
+
+// ReservedScope is the hash tag of the deployment's own keys; no scope may have this name.
+const ReservedScope = "emq"
+
+// ErrName is matched by every refusal of a name or an address.
+var ErrName = errors.New("tier: bad name")
+
+// NameError says which name was refused and by which rule.
+type NameError struct {
+	Kind  string // "scope", "stream", "group", "address"
+	Value string // cut to 64 bytes
+	Rule  string
+}
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("tier: %s %q: %s", e.Kind, e.Value, e.Rule)
+}
+
+// Is makes errors.Is(err, ErrName) true.
+func (e *NameError) Is(target error) bool { return target == ErrName }
+
+func nameError(kind, value, rule string) error {
+	if len(value) > 64 {
+		value = value[:64]
+	}
+	return &NameError{Kind: kind, Value: value, Rule: rule}
+}
+
+// CheckName refuses what is not 1 to 128 letters, digits, dots, underscores and hyphens. Kind is named in the error.
+func CheckName(kind, s string) error {
+	if s == "" || len(s) > MaxName {
+		return nameError(kind, s, fmt.Sprintf("a name has 1 to %d bytes, this has %d", MaxName, len(s)))
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return nameError(kind, s, fmt.Sprintf("byte %d is not one of A-Z a-z 0-9 . _ -", i))
+		}
+	}
+	if kind == "scope" && s == ReservedScope {
+		return nameError(kind, s, "this name is reserved for the deployment's own keys")
+	}
+	return nil
+}
+
+// Address names a stream: "scope/stream".
+type Address struct {
+	Scope  string
+	Stream string
+}
+
+// ParseAddress reads "scope/stream".
+func ParseAddress(s string) (Address, error) {
+	scope, stream, ok := strings.Cut(s, "/")
+	if !ok {
+		return Address{}, nameError("address", s, `an address is "scope/stream"`)
+	}
+	if err := errors.Join(CheckName("scope", scope), CheckName("stream", stream)); err != nil {
+		return Address{}, err
+	}
+	return Address{Scope: scope, Stream: stream}, nil
+}
+
+func (a Address) String() string { return a.Scope + "/" + a.Stream }

@@ -1,0 +1,120 @@
+package tier
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// Script is one transition, run whole on the server.
+type Script struct {
+	Name   string
+	Source string
+	sha    string
+}
+
+// NewScript names a transition's source. It panics if the source does not open with "#!lua", which is what makes a
+// server refuse keys of other slots, and writes when it is full.
+func NewScript(name, source string) *Script {
+	if !strings.HasPrefix(source, "#!lua") {
+		panic("tier: script " + name + " does not start with #!lua")
+	}
+	sum := sha1.Sum([]byte(source))
+	return &Script{Name: name, Source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// AllowsOOM reports whether the script runs on a full server: those do that only free memory or change nothing.
+func (s *Script) AllowsOOM() bool {
+	line, _, _ := strings.Cut(s.Source, "\n")
+	return strings.Contains(line, "allow-oom")
+}
+
+// Call is one run of a script. All keys share one slot.
+type Call struct {
+	Script *Script
+	Keys   []string
+	Args   []string
+}
+
+// Run runs one script. The error, if any, is an *Error (see Wrap).
+func (c *Client) Run(ctx context.Context, call Call) (rueidis.RedisMessage, error) {
+	r := c.RunMulti(ctx, call)[0]
+	return r.Message, r.Err
+}
+
+// Result is the outcome of one Call.
+type Result struct {
+	Message rueidis.RedisMessage
+	Err     error // an *Error, see Wrap
+}
+
+// RunMulti sends the calls in one write, in order, on one connection; they share one slot. A call that the server does
+// not know the script of is sent again with the source, after the others: callers that need order let their script
+// refuse what comes out of order.
+func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
+	results := make([]Result, len(calls))
+	fail := func(err error) []Result {
+		for i := range results {
+			results[i].Err = Wrap(calls[i].Script.Name, calls[i].Keys[0], err)
+		}
+		return results
+	}
+	if err := oneSlot(calls); err != nil {
+		return fail(err)
+	}
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	if err := c.checkFence(ctx); err != nil {
+		return fail(err)
+	}
+	var missing []int
+	for i, r := range c.pipe.DoMulti(ctx, c.build(calls, nil)...) {
+		if results[i] = result(calls[i], r); Classify(results[i].Err) == ErrNoScript {
+			missing = append(missing, i)
+		}
+	}
+	if len(missing) > 0 {
+		for k, r := range c.pipe.DoMulti(ctx, c.build(calls, missing)...) {
+			results[missing[k]] = result(calls[missing[k]], r)
+		}
+	}
+	return results
+}
+
+// build makes the commands: all calls by digest, or those at the given places, the first of each script by source.
+func (c *Client) build(calls []Call, bySource []int) []rueidis.Completed {
+	if bySource == nil {
+		out := make([]rueidis.Completed, len(calls))
+		for i, call := range calls {
+			out[i] = c.pipe.B().Evalsha().Sha1(call.Script.sha).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
+		}
+		return out
+	}
+	out := make([]rueidis.Completed, len(bySource))
+	for k, i := range bySource {
+		call := calls[i]
+		out[k] = c.pipe.B().Eval().Script(call.Script.Source).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
+	}
+	return out
+}
+
+func result(call Call, r rueidis.RedisResult) Result {
+	m, err := r.ToMessage()
+	return Result{Message: m, Err: Wrap(call.Script.Name, call.Keys[0], err)}
+}
+
+// oneSlot guards the client library's builder, which panics on keys of several slots.
+func oneSlot(calls []Call) error {
+	slot := Slot(calls[0].Keys[0])
+	for _, call := range calls {
+		if i := slices.IndexFunc(call.Keys, func(k string) bool { return Slot(k) != slot }); i >= 0 {
+			return fmt.Errorf("%w: keys %q and %q lie on different slots", ErrServer, calls[0].Keys[0], call.Keys[i])
+		}
+	}
+	return nil
+}

@@ -1,6 +1,9 @@
 package codec
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // DecodeMessage reads one message from the front of src into m and returns what
 // follows it. It takes every part of m from src without copying, so src must not
@@ -89,6 +92,7 @@ func (s *scanner) headers(h Headers) (Headers, error) {
 	if n > MaxHeaders {
 		return h, &DecodeError{start, "headers: more than 64"}
 	}
+	h = slices.Grow(h, int(n)) // at most MaxHeaders
 	for range n {
 		key, err := s.str("header key")
 		if err != nil {

@@ -1,5 +1,7 @@
 package codec
 
+import "slices"
+
 // The fields of an entry that are ours.
 const (
 	FieldMessage = "m"  // one message
@@ -127,22 +129,23 @@ func (i Identity) decode(dst []Record, entry Record, f fields) ([]Record, error)
 }
 
 func (i Identity) decodePack(dst []Record, last Record, src []byte) ([]Record, error) {
-	n, err := PackLen(src)
+	p, err := openPack(src)
 	if err != nil {
 		return dst, err
 	}
-	below := uint64(n - 1)
+	below := uint64(p.n - 1)
 	if last.Addr.Seq < below {
 		return dst, &DecodeError{0, "pack: more messages than there are sequences up to the entry id"}
 	}
-	err = eachPacked(src, func(j int) *Message {
-		r := last
+	out := slices.Grow(dst, p.n)[:len(dst)+p.n]
+	err = p.each(func(j int) *Message {
+		r := &out[len(dst)+j]
+		*r = last
 		if r.Position.Index = j; uint64(j) < below {
 			r.Addr.Seq = last.Addr.Seq - below + uint64(j)
 			r.ID, _ = i.derive(r.Addr)
 		}
-		dst = append(dst, r)
-		return &dst[len(dst)-1].Message
+		return &r.Message
 	})
-	return dst, err
+	return out, err
 }

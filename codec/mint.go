@@ -74,3 +74,10 @@ func (m *Mint) Next(b Brand) (ID, error) {
 		}
 	}
 }
+
+// Stop ends the mint: Next refuses from now on. It returns the first millisecond, in unix time, at and above which no
+// id was given, so that the range can be handed on from there.
+func (m *Mint) Stop() int64 {
+	last := m.last.Swap((maxMs + 1) << seqBits)
+	return min(last>>seqBits+Epoch+1, m.limit.Load())
+}

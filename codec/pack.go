@@ -1,19 +1,24 @@
 package codec
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // MaxPack is how many messages a pack holds at most.
 const MaxPack = 4096
 
 const (
-	packVersion = 1
-	packLen     = 4
-	noneCodec   = 0 // the body is not compressed
+	packVersion    = 1
+	packLen        = 4
+	notCompressed  = 0
+	minMessageSize = 6 // array, version, empty type, empty key, no headers, nil
 )
 
 // AppendPack appends a pack to dst: body is n encoded messages, one after
-// another, as [AppendMessage] writes them; n is 1..MaxPack. It counts nothing:
-// n must be right. The error is a *LimitError.
+// another, as [AppendMessage] writes them; n is 1..MaxPack. It does not look into
+// the body: n must be right, or the pack is undecodable. The error is a
+// *LimitError, and dst then comes back as it was.
 func AppendPack(dst []byte, n int, body []byte) ([]byte, error) {
 	if n < 1 || n > MaxPack {
 		return dst, &LimitError{"pack", MaxPack, n}
@@ -23,103 +28,126 @@ func AppendPack(dst []byte, n int, body []byte) ([]byte, error) {
 	}
 	dst = append(dst, 0x90|packLen, packVersion)
 	dst = appendUint(dst, uint64(n))
-	dst = append(dst, noneCodec)
+	dst = append(dst, notCompressed)
 	return appendBin(dst, body), nil
 }
 
 // PackLen returns how many messages a pack says it holds, 1..MaxPack, without
 // decoding them. The error is a *DecodeError.
 func PackLen(src []byte) (int, error) {
-	n, _, _, err := openPack(src)
-	return n, err
+	p, err := openPack(src)
+	return p.n, err
 }
 
 // DecodePack appends the messages of a pack to dst, as [DecodeMessage] reads
-// them: they alias src, and reuse the headers of what dst holds past its length.
+// them: they alias src, and reuse the headers of what dst holds past its length,
+// so that a caller that passes dst[:0] again allocates nothing in steady state.
 // A pack is readable as a whole or not at all: on error, a *DecodeError, dst
 // comes back as it was.
 func DecodePack(dst []Message, src []byte) ([]Message, error) {
-	out := dst
-	err := eachPacked(src, func(i int) *Message {
-		if len(out) < cap(out) {
-			out = out[:len(out)+1]
-		} else {
-			out = append(out, Message{})
-		}
-		return &out[len(out)-1]
-	})
+	p, err := openPack(src)
+	if err != nil {
+		return dst, err
+	}
+	out := slices.Grow(dst, p.n)[:len(dst)+p.n]
+	err = p.each(func(i int) *Message { return &out[len(dst)+i] })
 	if err != nil {
 		return dst, err
 	}
 	return out, nil
 }
 
-// eachPacked decodes the messages of a pack, each into what slot returns.
-func eachPacked(src []byte, slot func(i int) *Message) error {
-	n, body, at, err := openPack(src)
-	if err != nil {
-		return err
-	}
-	rest := body
-	for i := range n {
-		done := len(body) - len(rest)
+// pack is an opened pack: n messages in body, which begins at byte at.
+type pack struct {
+	n    int
+	body []byte
+	at   int
+}
+
+// each decodes message i into what slot(i) returns, in order.
+func (p pack) each(slot func(i int) *Message) (err error) {
+	rest := p.body
+	for i := range p.n {
+		at := p.at + len(p.body) - len(rest)
 		if rest, err = DecodeMessage(rest, slot(i)); err != nil {
-			return packed(err, i, at+done)
+			return packed(err, i, at)
 		}
 	}
 	if len(rest) > 0 {
-		return &DecodeError{at + len(body) - len(rest), "pack: bytes after the last message"}
+		return &DecodeError{p.at + len(p.body) - len(rest), "pack: bytes after the last message"}
 	}
 	return nil
 }
 
 // packed moves an error inside message i to its place in the pack.
 func packed(err error, i, at int) error {
-	de := err.(*DecodeError)
-	return &DecodeError{at + de.Offset, fmt.Sprintf("pack: message %d: %s", i, de.What)}
+	if de, ok := err.(*DecodeError); ok {
+		return &DecodeError{at + de.Offset, fmt.Sprintf("pack: message %d: %s", i, de.What)}
+	}
+	return err
 }
 
-// openPack returns the count, the body and where the body begins.
-func openPack(src []byte) (n int, body []byte, at int, err error) {
+// openPack reads everything but the messages.
+func openPack(src []byte) (pack, error) {
 	s := scanner{src: src}
 	extra, err := s.open("pack", packVersion, packLen)
 	if err != nil {
-		return 0, nil, 0, err
+		return pack{}, err
 	}
-	start := s.off
-	k, count, err := s.head()
+	n, err := s.packCount()
 	if err != nil {
-		return 0, nil, 0, err
+		return pack{}, err
 	}
-	if k != kindUint || count < 1 || count > MaxPack {
-		return 0, nil, 0, &DecodeError{start, "pack: want a count of 1 to 4096"}
+	if err := s.packCompression(); err != nil {
+		return pack{}, err
 	}
-	if body, at, err = s.packBody(count); err != nil {
-		return 0, nil, 0, err
+	body, at, err := s.packBody()
+	if err != nil {
+		return pack{}, err
+	}
+	if n > len(body)/minMessageSize { // what is allocated by n is bounded by what is there
+		return pack{}, &DecodeError{at, "pack: fewer messages than it says"}
 	}
 	for range extra {
 		if err := s.skip(MaxDepth); err != nil {
-			return 0, nil, 0, err
+			return pack{}, err
 		}
 	}
 	if s.off != len(src) {
-		return 0, nil, 0, s.fail("pack: bytes after the pack")
+		return pack{}, s.fail("pack: bytes after the pack")
 	}
-	return int(count), body, at, nil
+	return pack{n, body, at}, nil
 }
 
-func (s *scanner) packBody(count uint64) (body []byte, at int, err error) {
+func (s *scanner) packCount() (int, error) {
 	start := s.off
-	k, codec, err := s.head()
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case k != kindUint:
-		return nil, 0, &DecodeError{start, "pack: want a compression number"}
-	case codec != noneCodec:
-		return nil, 0, &DecodeError{start, "pack: compressed by a newer version of this library"}
+	k, n, err := s.head()
+	if err != nil {
+		return 0, err
 	}
-	start = s.off
+	if k != kindUint || n < 1 || n > MaxPack {
+		return 0, &DecodeError{start, "pack: want a count of 1 to 4096"}
+	}
+	return int(n), nil
+}
+
+func (s *scanner) packCompression() error {
+	start := s.off
+	k, n, err := s.head()
+	if err != nil {
+		return err
+	}
+	if k != kindUint {
+		return &DecodeError{start, "pack: want a compression number"}
+	}
+	if n != notCompressed {
+		return &DecodeError{start, "pack: compressed by a newer version of this library"}
+	}
+	return nil
+}
+
+func (s *scanner) packBody() (body []byte, at int, err error) {
+	start := s.off
 	k, n, err := s.head()
 	if err != nil {
 		return nil, 0, err
@@ -128,11 +156,6 @@ func (s *scanner) packBody(count uint64) (body []byte, at int, err error) {
 		return nil, 0, &DecodeError{start, "pack: want a bin"}
 	}
 	at = s.off
-	if body, err = s.bytes(n); err != nil {
-		return nil, 0, err
-	}
-	if count > uint64(len(body)) { // a count is believed only as far as there are bytes
-		return nil, 0, &DecodeError{at, "pack: fewer messages than it says"}
-	}
-	return body, at, nil
+	body, err = s.bytes(n)
+	return body, at, err
 }

@@ -13,6 +13,19 @@ type Leased struct {
 	Deliveries int            // this one included, 1 at first
 }
 
+// Held is an entry that a member of a group holds a lease on.
+type Held struct {
+	Entry      codec.EntryID
+	Deliveries int
+}
+
+// Taken is the outcome of one look for entries whose lease has ended.
+type Taken struct {
+	Leased []Leased
+	Lost   []codec.EntryID // trimmed while they were pending; no longer pending
+	Done   bool            // the look has come to the end of the pending list
+}
+
 // ErrFenced says that a call of a group's member was refused whole, with no effect: entries of its were taken over since
 // it last looked, or its consumer was removed.
 var ErrFenced = errors.New("tier: refused: entries of this consumer were taken over")

@@ -1,0 +1,8 @@
+package embedded_test
+
+import "syscall"
+
+const (
+	freeze = syscall.SIGSTOP
+	thaw   = syscall.SIGCONT
+)

@@ -1,0 +1,59 @@
+package codec
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+type msgpackCodec[T any] struct{}
+
+// MsgpackOf returns the default codec: one msgpack value in line (format
+// [Msgpack]), structs as maps by field name or `msgpack` tag, integers in their
+// shortest form.
+//
+// Typed values come back as they went in; times keep their instant, not their
+// zone; a nil pointer, map or slice is nil. Inside an `any` the wire does not say
+// which Go type it was: integers are int64 when they are negative or below 128,
+// and may be uint64 otherwise; floats are float64, whole ones too; strings and
+// bytes are both string; maps are map[string]any, and another kind of key is an
+// error; times are time.Time.
+//
+// Decode checks the data before the library sees it: one well-formed value, at
+// most [MaxDepth] deep, no length beyond its end. A payload of format Bytes is
+// taken as the bin that it is on the wire, so that it decodes into []byte or any
+// and into nothing else.
+func MsgpackOf[T any]() Codec[T] { return msgpackCodec[T]{} }
+
+func (msgpackCodec[T]) Encode(m *Message, v T) (err error) {
+	defer caught("encode msgpack", &err)
+	var buf bytes.Buffer
+	enc := msgpack.GetEncoder()
+	enc.Reset(&buf)
+	enc.UseCompactInts(true)
+	if err := enc.Encode(&v); err != nil { // by address: methods with a pointer receiver count
+		return fmt.Errorf("codec: encode msgpack: %w", err)
+	}
+	msgpack.PutEncoder(enc) // one that failed or panicked is not used again
+	m.Data, m.Format = buf.Bytes(), Msgpack
+	return nil
+}
+
+func (msgpackCodec[T]) Decode(m *Message) (v T, err error) {
+	defer caught("decode msgpack", &err)
+	data := m.Data
+	if m.Format == Bytes {
+		data = appendBin(nil, m.Data)
+	} else if err := checkValue(data); err != nil {
+		return v, fmt.Errorf("codec: decode msgpack: %w", err)
+	}
+	dec := msgpack.GetDecoder()
+	dec.Reset(bytes.NewReader(data))
+	dec.UseLooseInterfaceDecoding(true)
+	if err := dec.Decode(&v); err != nil {
+		return v, fmt.Errorf("codec: decode msgpack: %w", err)
+	}
+	msgpack.PutDecoder(dec)
+	return v, nil
+}

@@ -69,6 +69,12 @@ func (s *scanner) open(what string, version uint64, known uint64) (extra uint64,
 
 func (s *scanner) str(what string) (string, error) {
 	start := s.off
+	if b := s.src[start:]; len(b) > 0 && b[0]&0xe0 == 0xa0 { // most are short
+		if n := 1 + int(b[0]&0x1f); n <= len(b) {
+			s.off += n
+			return stringOf(b[1:n]), nil
+		}
+	}
 	k, n, err := s.head()
 	if err != nil {
 		return "", err

@@ -129,6 +129,33 @@ func (c *Client) Do(ctx context.Context, key string, cmd rueidis.Completed) (rue
 	return m, Wrap(op, key, err)
 }
 
+// DoMulti sends commands on keys of one slot in one write. The first failure is the error.
+func (c *Client) DoMulti(ctx context.Context, key string, cmds ...rueidis.Completed) ([]rueidis.RedisResult, error) {
+	op := cmds[0].Commands()[0]
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	if err := c.checkFence(ctx); err != nil {
+		return nil, Wrap(op, key, err)
+	}
+	results := c.pipe.DoMulti(ctx, cmds...)
+	for _, r := range results {
+		if err := r.Error(); err != nil && !isNil(err) {
+			return nil, Wrap(op, key, err)
+		}
+	}
+	return results, nil
+}
+
+// Now is the server's clock, of the node that serves the key.
+func (c *Client) Now(ctx context.Context, key string) (time.Time, error) {
+	m, err := c.Run(ctx, Call{Script: timeScript, Keys: []string{key}})
+	if err != nil {
+		return time.Time{}, err
+	}
+	us, err := m.AsInt64()
+	return time.UnixMicro(us), err
+}
+
 // waitMargin is what a reply may take beyond the time that the server was asked to wait.
 const waitMargin = 5 * time.Second
 

@@ -53,6 +53,7 @@ var (
 	ErrNetwork     = &Class{Code: "NETWORK", Reaction: BackOff, Advice: "the connection broke before the reply", unknown: true}
 	ErrTimeout     = &Class{Code: "TIMEOUT", Reaction: BackOff, Advice: "no reply within the call's time", unknown: true}
 	ErrCancelled   = &Class{Code: "CANCELLED", Reaction: Surface, Advice: "the caller stopped waiting", unknown: true}
+	ErrClosed      = &Class{Code: "CLOSED", Reaction: Surface, Advice: "the client was closed", unknown: true}
 	ErrServer      = &Class{Code: "ERR", Reaction: Surface, Advice: "the server refused the command"}
 )
 
@@ -97,38 +98,41 @@ func (e *PermissionError) Error() string { return e.Text }
 
 // Wrap gives a failed call its class; nil and "no such value" pass unchanged.
 func Wrap(op, key string, err error) error {
-	var already *Error
-	if err == nil || rueidis.IsRedisNil(err) || errors.As(err, &already) {
+	if err == nil || rueidis.IsRedisNil(err) || Classify(err) != nil {
 		return err
 	}
-	class := Classify(err)
+	var version *VersionError
+	if errors.As(err, &version) {
+		return err
+	}
+	class := classOf(err)
 	if class == ErrPermission {
 		err = permissionError(err)
 	}
 	return &Error{Op: op, Key: key, Class: class, Err: err}
 }
 
-// Classify finds the class by the code at the front of a server's error, or by the kind of a network error. It is nil
-// for nil.
+// Classify is the class of an error that a call of this package returned. It is nil for nil and for errors that no
+// server and no connection made.
 func Classify(err error) *Class {
-	if err == nil {
-		return nil
-	}
 	var class *Class
-	if errors.As(err, &class) {
-		return class
-	}
+	errors.As(err, &class)
+	return class
+}
+
+// classOf finds the class by the code at the front of a server's error, or by the kind of failure of the connection.
+func classOf(err error) *Class {
 	if re, ok := rueidis.IsRedisErr(err); ok {
 		return classOfText(re.Error())
 	}
 	var op *net.OpError
 	switch {
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr):
+		return ErrUnreachable
+	case errors.Is(err, rueidis.ErrClosing):
+		return ErrClosed
 	case errors.Is(err, context.Canceled):
 		return ErrCancelled
-	case errors.As(err, &op) && op.Op == "dial":
-		return ErrUnreachable
-	case errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr):
-		return ErrUnreachable
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &op) && op.Timeout():
 		return ErrTimeout
 	default:
@@ -178,6 +182,6 @@ func HasCode(err error, code string) bool {
 // OutcomeUnknown answers, after a failed write, whether it may have happened: the request may have reached the server
 // and its reply did not arrive.
 func OutcomeUnknown(err error) bool {
-	var class *Class
-	return errors.As(err, &class) && class.unknown
+	class := Classify(err)
+	return class != nil && class.unknown
 }

@@ -62,11 +62,11 @@ func crc16(s string) uint16 {
 const (
 	// NodeField holds the scope's node number.
 	NodeField = "node"
-	// GoneStream is the value of a stream's field once the stream was removed by its verb.
-	GoneStream = "-"
+	// GoneMark stands before the brand in a stream's field once the stream was removed by its verb.
+	GoneMark = "-"
 )
 
-// StreamField holds the brand of a stream, or GoneStream.
+// StreamField holds the brand of a stream, after GoneMark when it was removed.
 func StreamField(stream string) string { return "stream:" + stream }
 
 // BrandField holds the name of the stream that a brand belongs to.

@@ -5,7 +5,9 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // MaxScopes is how many scopes a deployment can have: node numbers 0 to 511.
@@ -78,6 +80,26 @@ func (c *Client) ScopeOfNode(ctx context.Context, number int) (string, error) {
 		return "", ignoreNil(err)
 	}
 	return m.ToString()
+}
+
+// Scopes lists the deployment's scopes, sorted by name.
+func (c *Client) Scopes(ctx context.Context) ([]string, error) {
+	m, err := c.Do(ctx, NodesKey, c.B().Hkeys().Key(NodesKey).Build())
+	if err != nil {
+		return nil, err
+	}
+	fields, err := m.AsStrSlice()
+	if err != nil {
+		return nil, Wrap("HKEYS", NodesKey, err)
+	}
+	var scopes []string
+	for _, f := range fields {
+		if scope, ok := strings.CutPrefix(f, scopeNumberField("")); ok {
+			scopes = append(scopes, scope)
+		}
+	}
+	slices.Sort(scopes)
+	return scopes, nil
 }
 
 func (c *Client) number(ctx context.Context, key, field string) (int, error) {

@@ -38,12 +38,12 @@ func (s Server) Warnings() []string {
 }
 
 func (c *Client) probe(ctx context.Context) error {
-	text, err := c.pipe.Do(ctx, c.pipe.B().Info().Section("server", "memory", "persistence", "cluster").Build()).ToString()
-	if Classify(err) == ErrPermission {
+	text, err := c.pipe.Do(ctx, c.pipe.B().Info().Build()).ToString()
+	if err = Wrap("INFO", "", err); errors.Is(err, ErrPermission) {
 		return nil // a user with least rights may not look; the fence and the scripts will tell
 	}
 	if err != nil {
-		return Wrap("INFO", "", err)
+		return err
 	}
 	if c.server, err = parseInfo(text); err != nil {
 		return err

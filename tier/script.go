@@ -3,12 +3,19 @@ package tier
 import (
 	"context"
 	"crypto/sha1"
+	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
+)
+
+var (
+	//go:embed lua/time.lua
+	timeSource string
+	timeScript = NewScript("time", timeSource)
 )
 
 // Script is one transition, run whole on the server.

@@ -1,0 +1,117 @@
+package stream
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+const (
+	maxBatch      = 4096    // messages of one call
+	maxBatchBytes = 8 << 20 // of one call
+	shareMessages = 500     // callers share a call up to this many messages
+	shareBytes    = 1 << 20 // and this many bytes
+	callsInFlight = 8       // of one write, as many as a producer key has receipts
+	producerTTL   = 10 * time.Minute
+)
+
+// batch is what one script call appends: the messages of one caller or of several.
+type batch struct {
+	messages []string // encoded
+	bytes    int
+	waiters  int                     // callers that still wait; those of Publish always do
+	notify   []func(codec.ID, error) // by message, for those of Publish
+	held     int64                   // bytes of room that Publish holds
+	room     *semaphore.Weighted
+	position uint64 // of a named producer
+	done     chan struct{}
+
+	// Of the sender.
+	number  uint64    // under the current producer, 0 before the first sending
+	since   time.Time // first sending
+	unknown bool      // a sending ended without a reply: it may be in the log
+
+	// Set before done is closed.
+	receipt  receipt
+	identity codec.Identity
+	size     int // messages an entry
+	err      error
+}
+
+// fits reports whether more messages can share the call.
+func (b *batch) fits(messages, bytes int) bool {
+	return len(b.messages)+messages <= shareMessages && b.bytes+bytes <= shareBytes
+}
+
+// ids returns those of the count messages from offset on.
+func (b *batch) ids(offset, count int) []codec.ID {
+	ids := make([]codec.ID, count)
+	b.receipt.addresses(b.size, func(i int, addr codec.EntryID) {
+		if i >= offset && i < offset+count {
+			ids[i-offset], _ = codec.ServerID(b.identity.Brand, b.identity.Node, addr)
+		}
+	})
+	return ids
+}
+
+// finish tells whoever waits.
+func (b *batch) finish(err error) {
+	b.err = err
+	if len(b.notify) > 0 {
+		var ids []codec.ID
+		if err == nil {
+			ids = b.ids(0, len(b.messages))
+		}
+		for i, notify := range b.notify {
+			switch {
+			case notify == nil:
+			case err != nil:
+				notify(codec.ID{}, err)
+			default:
+				notify(ids[i], nil)
+			}
+		}
+	}
+	if b.held > 0 {
+		b.room.Release(b.held)
+	}
+	close(b.done)
+}
+
+// call makes the script call under the producer.
+func (b *batch) call(addr tier.Address, producer string, named bool) (tier.Call, error) {
+	ttl := producerTTL.Milliseconds()
+	if named {
+		ttl = 0
+	}
+	args := make([]string, 0, 5+len(b.messages))
+	args = append(args,
+		strconv.FormatUint(b.number, 10),
+		strconv.FormatInt(ttl, 10),
+		strconv.Itoa(b.identity.Node),
+		tier.StreamField(addr.Stream),
+		string(b.identity.Brand),
+	)
+	script := appendScript
+	if b.size == 1 {
+		args = append(args, b.messages...)
+	} else {
+		script = packScript
+		for i := 0; i < len(b.messages); i += b.size {
+			group := b.messages[i:min(i+b.size, len(b.messages))]
+			body, err := codec.AppendPack(nil, len(group), []byte(strings.Join(group, "")))
+			if err != nil {
+				return tier.Call{}, fmt.Errorf("stream: pack: %w", err)
+			}
+			args = append(args, strconv.Itoa(len(group)), stringOf(body))
+		}
+	}
+	keys := []string{addr.LogKey(), addr.ProducerKey(producer), tier.ScopeKey(addr.Scope)}
+	return tier.Call{Script: script, Keys: keys, Args: args}, nil
+}

@@ -1,0 +1,106 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// What a cursor counts on, in the words of page.lua.
+const (
+	claimNone  = "none"  // nothing
+	claimStart = "start" // nothing was ever removed from `from` on
+	claimSeen  = "seen"  // the entry `from` was there at the last look
+	claimTail  = "tail"  // all before `from` was read when `added` entries had been added
+)
+
+const (
+	pageEntries = 1000    // of one page, at most
+	pageBytes   = 1 << 20 // that a page should have
+)
+
+// cursor walks a log by pages. It holds the first entry of the next page back, so that a trim in between is noticed.
+type cursor struct {
+	place  *place
+	from   codec.EntryID
+	to     codec.EntryID
+	claim  string
+	added  uint64
+	follow bool // the end of the log is not the end of the walk: count what is added
+	count  int  // entries of the next page
+	done   bool
+}
+
+func newCursor(p *place, from, to codec.EntryID) *cursor {
+	c := &cursor{place: p, from: from, to: to, claim: claimStart, count: 16}
+	if from.IsZero() {
+		c.claim = claimNone
+	}
+	if to.Seq < codec.MaxSeq { // the pack that holds this message ends within its millisecond
+		c.to.Seq = codec.MaxSeq
+	}
+	return c
+}
+
+// next reads a page. At the end it is empty, and done is set unless the walk follows.
+func (c *cursor) next(ctx context.Context) ([]codec.Entry, error) {
+	counter := "0"
+	if c.follow {
+		counter = "1"
+	}
+	m, err := c.place.client.Run(ctx, tier.Call{
+		Script: pageScript,
+		Keys:   []string{c.place.addr.LogKey()},
+		Args:   []string{c.from.String(), c.to.String(), strconv.Itoa(c.count + 1), c.claim, strconv.FormatUint(c.added, 10), counter},
+	})
+	if err != nil {
+		return nil, err
+	}
+	reply, err := m.ToArray()
+	if err != nil || len(reply) != 4 {
+		return nil, fmt.Errorf("stream: page: unexpected reply: %w", err)
+	}
+	if gone, _ := reply[1].ToString(); gone != "" {
+		first, _ := reply[2].ToString()
+		id, _ := codec.ParseEntryID(first) // none: the log is empty
+		return nil, &TrimmedError{Stream: c.place.addr.String(), First: id}
+	}
+	entries, err := entriesOf(reply[0])
+	if err != nil {
+		return nil, err
+	}
+	return c.advance(entries, reply[3].AsUint64)
+}
+
+// advance moves past the page. Of a full page the last entry begins the next one.
+func (c *cursor) advance(entries []codec.Entry, added func() (uint64, error)) (page []codec.Entry, err error) {
+	if len(entries) > c.count {
+		page = entries[:c.count]
+		c.from, c.claim = entries[c.count].ID, claimSeen
+		c.count = nextCount(page)
+		return page, nil
+	}
+	c.done = !c.follow
+	if c.follow {
+		if len(entries) > 0 {
+			c.from = entries[len(entries)-1].ID.Next()
+		}
+		c.claim = claimTail
+		c.added, err = added()
+	}
+	return entries, err
+}
+
+// nextCount sizes the next page by the bytes of this one.
+func nextCount(page []codec.Entry) int {
+	bytes := 1
+	for i := range page {
+		for _, f := range page[i].Fields {
+			bytes += len(f)
+		}
+	}
+	return max(1, min(pageEntries, pageBytes*len(page)/bytes))
+}

@@ -1,0 +1,127 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// place is a stream on a server: its address, and what its ids are derived from once that is known.
+type place struct {
+	client   *tier.Client
+	addr     tier.Address
+	identity atomic.Pointer[codec.Identity]
+}
+
+func newPlace(client *tier.Client, address string) (*place, error) {
+	addr, err := tier.ParseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	return &place{client: client, addr: addr}, nil
+}
+
+// declare makes the stream known in its scope, with the given brand or, when empty, with one made of its name.
+func (p *place) declare(ctx context.Context, brand codec.Brand) (codec.Identity, error) {
+	node, err := p.client.ScopeNode(ctx, p.addr.Scope)
+	if err != nil {
+		return codec.Identity{}, err
+	}
+	args := []string{strconv.Itoa(node), p.addr.Stream, "0"}
+	if brand != "" {
+		args = append(args[:2], "1", string(brand))
+	} else {
+		args = append(args, brandsOf(p.addr.Stream)...)
+	}
+	m, err := p.client.Run(ctx, tier.Call{Script: declareScript, Keys: []string{tier.ScopeKey(p.addr.Scope)}, Args: args})
+	if err != nil {
+		return codec.Identity{}, err
+	}
+	reply, err := m.AsStrSlice()
+	if err != nil || len(reply) != 2 {
+		return codec.Identity{}, fmt.Errorf("stream: declare: unexpected reply: %w", err)
+	}
+	switch reply[0] {
+	case "brand":
+		return codec.Identity{}, &BrandDiffersError{Stream: p.addr.String(), Have: codec.Brand(reply[1]), Ask: brand}
+	case "taken":
+		return codec.Identity{}, &BrandTakenError{Brand: codec.Brand(args[3]), Stream: reply[1]}
+	case "node":
+		return codec.Identity{}, &tier.NodeConflictError{Scope: p.addr.Scope, Number: node, Registered: reply[1]}
+	}
+	id := codec.Identity{Brand: codec.Brand(reply[1]), Node: node}
+	p.identity.Store(&id)
+	return id, nil
+}
+
+// known returns the identity, asking the server for it when it is not known yet. ErrNoStream, ErrStreamRemoved.
+func (p *place) known(ctx context.Context) (codec.Identity, error) {
+	if id := p.identity.Load(); id != nil {
+		return *id, nil
+	}
+	key := tier.ScopeKey(p.addr.Scope)
+	m, err := p.client.Do(ctx, key, p.client.B().Hmget().Key(key).Field(tier.NodeField, tier.StreamField(p.addr.Stream)).Build())
+	if err != nil {
+		return codec.Identity{}, err
+	}
+	row, err := m.AsStrSlice()
+	if err != nil || len(row) != 2 {
+		return codec.Identity{}, fmt.Errorf("stream: %s: unexpected reply: %w", key, err)
+	}
+	switch {
+	case strings.HasPrefix(row[1], tier.GoneMark):
+		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
+	case row[1] == "":
+		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
+	}
+	node, err := strconv.Atoi(row[0])
+	if err != nil {
+		return codec.Identity{}, fmt.Errorf("stream: %s: node number %.32q: run 'pipeline check %s'", key, row[0], p.addr.Scope)
+	}
+	id := codec.Identity{Brand: codec.Brand(row[1]), Node: node}
+	p.identity.Store(&id)
+	return id, nil
+}
+
+// records decodes an entry. Of a stream that nobody declared, every entry is foreign.
+func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
+	var id codec.Identity
+	if known := p.identity.Load(); known != nil {
+		id = *known
+	}
+	return id.Records(dst, e)
+}
+
+// brandsOf lists brands for a stream, best first: three letters of the name in their order, then its first letter with
+// any two.
+func brandsOf(stream string) []string {
+	var letters []byte
+	for _, c := range []byte(strings.ToUpper(stream)) {
+		if 'A' <= c && c <= 'Z' && len(letters) < 10 {
+			letters = append(letters, c)
+		}
+	}
+	var brands []string
+	for i := range letters {
+		for j := i + 1; j < len(letters); j++ {
+			for k := j + 1; k < len(letters); k++ {
+				brands = append(brands, string([]byte{letters[i], letters[j], letters[k]}))
+			}
+		}
+	}
+	first := byte('S')
+	if len(letters) > 0 {
+		first = letters[0]
+	}
+	for a := byte('A'); a <= 'Z'; a++ {
+		for b := byte('A'); b <= 'Z'; b++ {
+			brands = append(brands, string([]byte{first, a, b}))
+		}
+	}
+	return brands
+}

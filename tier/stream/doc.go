@@ -1,0 +1,11 @@
+// Package stream is the log: [Writer] appends branded messages to a stream of a scope, [Reader] reads history and
+// follows it, [Group] shares a stream among consumers, each a [Member].
+//
+// Order: the ids of a stream ascend in the order in which its entries stand, for any number of writers; the server mints
+// them. Duplicates: an append whose reply was lost is repeated by the writer without effect, so that it stands once; what
+// the writer cannot find out it says (tier.OutcomeUnknown). Members get each entry at least once. Durability is the
+// server's: an acknowledged append is as safe as its append-only file and replicas make it.
+//
+// A stream of packs (several messages an entry) reads like one of plain entries; groups lease and settle it entry by
+// entry, so that the messages of a pack come again together.
+package stream

@@ -1,0 +1,79 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+// What callers branch on. Errors of the server are classes of package tier.
+var (
+	// ErrNoStream: nobody has declared the stream yet.
+	ErrNoStream = errors.New("stream: no such stream: append to it first, or check the address")
+	// ErrStreamRemoved: the stream was removed by its verb while this writer or reader was at work.
+	ErrStreamRemoved = errors.New("stream: the stream was removed: open it anew to create it again")
+	// ErrNotFound: no message has this id.
+	ErrNotFound = errors.New("stream: no message with this id")
+	// ErrIDSpace: the stream's top is so far in the future that its ids are at their end.
+	ErrIDSpace = errors.New("stream: no ids are left: an entry with an id far in the future was added by another program; copy what is needed to a new stream")
+	// ErrAlreadyAppended: a named producer's position is at or below one that was appended, and its receipt is gone.
+	ErrAlreadyAppended = errors.New("stream: this position of the producer was appended before")
+	// ErrPositionReused: a named producer's position was appended before, with another number of messages.
+	ErrPositionReused = errors.New("stream: this position of the producer was appended with other messages")
+	// ErrNotRunning: Publish needs Run.
+	ErrNotRunning = errors.New("stream: Publish needs Writer.Run: start it, and wait for Ready")
+	// ErrBadCall: an argument breaks a stated rule; nothing was sent.
+	ErrBadCall = errors.New("stream: bad call")
+)
+
+// BrandTakenError says that another stream of the scope has the brand.
+type BrandTakenError struct {
+	Brand  codec.Brand
+	Stream string // that has it
+}
+
+func (e *BrandTakenError) Error() string {
+	return fmt.Sprintf("stream: brand %s belongs to stream %s of this scope: choose another", e.Brand, e.Stream)
+}
+
+// BrandDiffersError says that the stream was declared with another brand than the one asked for.
+type BrandDiffersError struct {
+	Stream    string
+	Have, Ask codec.Brand
+}
+
+func (e *BrandDiffersError) Error() string {
+	return fmt.Sprintf("stream: %s has brand %s, not %s: leave the brand out, or write to another stream", e.Stream, e.Have, e.Ask)
+}
+
+// TooLargeError says that a message or a batch is over its limit. Nothing was sent.
+type TooLargeError struct {
+	What  string // "message, bytes", "batch, bytes", "batch, messages"
+	Size  int
+	Limit int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("stream: %s: %d, at most %d: store large payloads elsewhere and send their name, or split the batch", e.What, e.Size, e.Limit)
+}
+
+// TrimmedError ends a read that counts on history which is gone.
+type TrimmedError struct {
+	Stream string
+	First  codec.EntryID // the first entry that exists; zero when the stream is empty
+}
+
+func (e *TrimmedError) Error() string {
+	if e.First.IsZero() {
+		return fmt.Sprintf("stream: %s: what was to be read next has been removed, the stream is empty", e.Stream)
+	}
+	return fmt.Sprintf("stream: %s: what was to be read next has been trimmed; it begins at %s (%s)",
+		e.Stream, e.First, e.First.Time().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+}
+
+// ErrTrimmed is matched by every *TrimmedError.
+var ErrTrimmed = errors.New("stream: trimmed")
+
+// Is makes errors.Is(err, ErrTrimmed) true.
+func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }

@@ -1,0 +1,153 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Bounds of a group's lease.
+const (
+	DefaultLease = 30 * time.Second
+	MinLease     = 100 * time.Millisecond
+)
+
+// GroupConfig names a group and says where it begins.
+type GroupConfig struct {
+	// Address is "scope/stream".
+	Address string
+	// Name of the group.
+	Name string
+	// Start is where the group begins when it does not exist yet. One that exists keeps its place.
+	Start Start
+	// Lease is how long a member may be silent before others take over what it holds. Default 30 s; of a group that
+	// exists, its own, and another is refused. Short, a pause of the process costs repeats; long, what a crashed process
+	// held waits.
+	Lease time.Duration
+}
+
+// Group shares a stream among consumers: each entry goes to one of them, and to another when it is not settled.
+type Group struct {
+	place *place
+	cfg   GroupConfig
+}
+
+// LeaseDiffersError says that the group exists with another lease: all members must agree.
+type LeaseDiffersError struct {
+	Group     string
+	Have, Ask time.Duration
+}
+
+func (e *LeaseDiffersError) Error() string {
+	return fmt.Sprintf("stream: group %s has a lease of %s, not %s: leave it out, or delete the group first", e.Group, e.Have, e.Ask)
+}
+
+// NewGroup checks the configuration. It sends nothing.
+func NewGroup(client *tier.Client, cfg GroupConfig) (*Group, error) {
+	place, err := newPlace(client, cfg.Address)
+	if err != nil {
+		return nil, err
+	}
+	if err := tier.CheckName("group", cfg.Name); err != nil {
+		return nil, err
+	}
+	if cfg.Start.kind == startNone {
+		return nil, fmt.Errorf("%w: group %s: declare where it starts: Head, New, FromID, FromTime", ErrBadCall, cfg.Name)
+	}
+	if cfg.Lease != 0 && cfg.Lease < MinLease {
+		return nil, fmt.Errorf("%w: group %s: a lease of %s is below %s", ErrBadCall, cfg.Name, cfg.Lease, MinLease)
+	}
+	return &Group{place: place, cfg: cfg}, nil
+}
+
+// Name of the group.
+func (g *Group) Name() string { return g.cfg.Name }
+
+// Address of the stream.
+func (g *Group) Address() tier.Address { return g.place.addr }
+
+// Create creates the group at its start, and an empty stream if there is none. A group that exists stays as it is.
+//
+// Errors: ErrStreamRemoved, *LeaseDiffersError.
+func (g *Group) Create(ctx context.Context) error {
+	_, err := g.create(ctx)
+	return err
+}
+
+// terms are what all members of a group agree on.
+type terms struct {
+	lease time.Duration
+	start codec.EntryID // messages of a pack below it are not the group's
+}
+
+func (g *Group) create(ctx context.Context) (terms, error) {
+	lease := g.cfg.Lease
+	if lease == 0 {
+		lease = DefaultLease
+	}
+	m, err := g.place.client.Run(ctx, tier.Call{
+		Script: createGroupScript,
+		Keys:   []string{g.place.addr.LogKey(), g.place.addr.GroupKey(g.cfg.Name), tier.ScopeKey(g.place.addr.Scope)},
+		Args: []string{
+			tier.StreamField(g.place.addr.Stream), g.cfg.Name, g.cfg.Start.after(), g.cfg.Start.at.String(),
+			strconv.FormatInt(lease.Milliseconds(), 10),
+		},
+	})
+	if err != nil {
+		return terms{}, err
+	}
+	reply, err := m.AsStrSlice()
+	if err != nil || len(reply) != 3 {
+		return terms{}, fmt.Errorf("stream: create_group: unexpected reply: %w", err)
+	}
+	if reply[0] == "removed" {
+		return terms{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, g.place.addr)
+	}
+	ms, err1 := strconv.ParseInt(reply[1], 10, 64)
+	start, err2 := codec.ParseEntryID(reply[2])
+	if err := errors.Join(err1, err2); err != nil {
+		return terms{}, fmt.Errorf("stream: group %s: its hash is damaged: %w", g.cfg.Name, err)
+	}
+	t := terms{lease: time.Duration(ms) * time.Millisecond, start: start}
+	if g.cfg.Lease != 0 && t.lease != g.cfg.Lease {
+		return terms{}, &LeaseDiffersError{Group: g.cfg.Name, Have: t.lease, Ask: g.cfg.Lease}
+	}
+	return t, nil
+}
+
+// Reset moves the group to another start. What is pending is forgotten, its number is returned; members at work are
+// refused once and go on from the new start.
+func (g *Group) Reset(ctx context.Context, start Start) (forgotten int, err error) {
+	if start.kind == startNone {
+		return 0, fmt.Errorf("%w: reset of group %s: declare where it starts", ErrBadCall, g.cfg.Name)
+	}
+	m, err := g.place.client.Run(ctx, tier.Call{
+		Script: resetGroupScript,
+		Keys:   g.keys(),
+		Args:   []string{g.cfg.Name, start.after(), start.at.String()},
+	})
+	if err != nil {
+		return 0, err
+	}
+	n, err := m.AsInt64()
+	if err == nil && n < 0 {
+		return 0, tier.Wrap("reset_group", g.place.addr.GroupKey(g.cfg.Name), tier.ErrNoGroup)
+	}
+	return int(n), err
+}
+
+// Delete deletes the group; members at work end with tier.ErrNoGroup. Its dead letters stay.
+func (g *Group) Delete(ctx context.Context) error {
+	_, err := g.place.client.Run(ctx, tier.Call{Script: deleteGroupScript, Keys: g.keys(), Args: []string{g.cfg.Name}})
+	return err
+}
+
+func (g *Group) keys() []string {
+	a := g.place.addr
+	return []string{a.LogKey(), a.GroupKey(g.cfg.Name), a.OwnersKey(g.cfg.Name)}
+}

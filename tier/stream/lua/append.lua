@@ -1,0 +1,73 @@
+#!lua
+-- Appends messages, one entry each, with ids that the server mints: producer at last -> producer at number.
+-- The first entry takes '*', the others follow it; after sequence 4095 the next millisecond begins. So the ids follow
+-- from (first id, count), with the top ahead of the clock too.
+-- KEYS[1] log       STREAM
+-- KEYS[2] producer  STRING  'number first count;' for the last 8 calls, newest first
+-- KEYS[3] scope     HASH
+-- ARGV[1] number    of this call: last + 1, or the source's position when named
+-- ARGV[2] ttl       ms that the producer key lives, 0 for a named producer, whose numbers may leave gaps
+-- ARGV[3] node      that the caller derives ids with
+-- ARGV[4] field     of the stream in the scope
+-- ARGV[5] brand     that the caller derives ids with
+-- ARGV[6..]         encoded messages
+-- Replies {code, first id, count}: ok | dup (an earlier receipt) | past (named: at or below the last, receipt gone)
+--   | order (not last + 1) | unknown (above 1, no key) | undeclared | removed | range (ids leave their 41 bits)
+local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
+local number, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])
+local node, field, brand = ARGV[3], ARGV[4], ARGV[5]
+local first_message = 6
+local call = redis.call
+
+local declared = call('HMGET', scope, 'node', field)
+if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0} end
+if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0} end
+
+local held = call('GET', producer) or ''
+local last
+for n, id, count in string.gmatch(held, '(%d+) (%S+) (%d+);') do
+  if tonumber(n) == number then return {'dup', id, tonumber(count)} end
+  last = last or tonumber(n)
+end
+if ttl == 0 then
+  if last and number < last then return {'past', '', 0} end
+elseif not last then
+  if number ~= 1 then return {'unknown', '', 0} end
+elseif number ~= last + 1 then
+  return {'order', '', 0}
+end
+
+local first = call('XADD', log, '*', 'm', ARGV[first_message])
+local ms, seq = string.match(first, '^(%d+)%-(%d+)$')
+ms, seq = tonumber(ms), tonumber(seq)
+if seq > 4095 then -- a foreign writer ran on in this millisecond: begin the next
+  call('XDEL', log, first)
+  ms, seq = ms + 1, 0
+  first = call('XADD', log, string.format('%.0f-0', ms), 'm', ARGV[first_message])
+end
+local count = #ARGV - first_message + 1
+if ms < 1704067200000 or ms + count / 4096 >= 3903090455551 then
+  call('XDEL', log, first)
+  return {'range', first, 0}
+end
+local at = string.format('%.0f-*', ms)
+for i = first_message + 1, #ARGV do
+  if seq == 4095 then
+    ms, seq = ms + 1, -1
+    at = string.format('%.0f-*', ms)
+  end
+  call('XADD', log, at, 'm', ARGV[i])
+  seq = seq + 1
+end
+if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
+
+local receipts = {string.format('%.0f %s %d;', number, first, count)}
+for receipt in string.gmatch(held, '[^;]+;') do
+  if #receipts < 8 then receipts[#receipts + 1] = receipt end
+end
+if ttl == 0 then
+  call('SET', producer, table.concat(receipts))
+else
+  call('SET', producer, table.concat(receipts), 'PX', ttl)
+end
+return {'ok', first, count}

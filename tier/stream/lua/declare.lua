@@ -1,0 +1,31 @@
+#!lua
+-- Declares a stream in its scope: undeclared or removed -> declared with a brand that no other stream of the scope has.
+-- A no-op when it is declared already.
+-- KEYS[1] scope          HASH
+-- ARGV[1] node           the scope's node number, from the registry
+-- ARGV[2] stream         name
+-- ARGV[3] wanted         '1' when ARGV[4] is the only brand that will do, else '0'
+-- ARGV[4..] brands       candidates, best first
+-- Replies {'ok', brand} | {'brand', brand it has} | {'taken', stream that has the wanted one} | {'node', stored number}
+local scope = KEYS[1]
+local node, stream, wanted = ARGV[1], ARGV[2], ARGV[3] == '1'
+
+local stored = redis.call('HGET', scope, 'node')
+if stored and stored ~= node then return {'node', stored} end
+local field = 'stream:' .. stream
+local have = redis.call('HGET', scope, field)
+local first = 4
+local brand = have and string.match(have, '^%-?(%u%u%u)$')
+if brand and wanted and brand ~= ARGV[4] then return {'brand', brand} end
+local holder
+if not brand then
+  for i = first, #ARGV do
+    holder = redis.call('HGET', scope, 'brand:' .. ARGV[i])
+    if not holder or holder == stream then brand = ARGV[i]; break end
+  end
+  if not brand then return {'taken', holder} end
+end
+if have ~= brand then
+  redis.call('HSET', scope, 'node', node, field, brand, 'brand:' .. brand, stream)
+end
+return {'ok', brand}

@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- Reads a page of entries and tells, from the same moment, whether history that the reader counts on is gone.
+-- KEYS[1] log      STREAM
+-- ARGV[1] from     id, included
+-- ARGV[2] to       id, included
+-- ARGV[3] count    entries
+-- ARGV[4] claim    what the reader counts on: 'none' | 'start' (nothing was ever removed from ARGV[1] on)
+--   | 'seen' (the entry ARGV[1] was there at the last look) | 'tail' (all before ARGV[1] was read when ARGV[5] were added)
+-- ARGV[5] added    entries ever added at that last look, 0 when unknown
+-- ARGV[6] counter  '1': answer with the entries ever added now, if the page is not full
+-- Replies {entries, gone ('1' or ''), first id that exists or '', entries ever added or '0'}
+local log = KEYS[1]
+local from, to, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local claim, added, counter = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
+local call = redis.call
+
+local function below(a, b)
+  local am, as = string.match(a, '^(%d+)%-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)%-(%d+)$')
+  am, bm = tonumber(am), tonumber(bm)
+  return am < bm or (am == bm and tonumber(as) < tonumber(bs))
+end
+local function counters()
+  local n, length, top = 0, 0, '0-0'
+  if call('EXISTS', log) == 1 then
+    local info = call('XINFO', 'STREAM', log)
+    for i = 1, #info, 2 do
+      if info[i] == 'entries-added' then n = info[i + 1] end
+      if info[i] == 'length' then length = info[i + 1] end
+      if info[i] == 'last-generated-id' then top = info[i + 1] end
+    end
+  end
+  return n, length, top
+end
+
+local entries = call('XRANGE', log, from, to, 'COUNT', count)
+local gone, first = '', ''
+if claim ~= 'none' and not (entries[1] and entries[1][1] == from) then
+  local head = call('XRANGE', log, '-', '+', 'COUNT', 1)
+  if head[1] then first = head[1][1] end
+  if first == '' or below(from, first) then -- nothing up to `from` is left: was something after it removed?
+    if claim == 'seen' then
+      gone = '1'
+    else
+      local now, length, top = counters()
+      if claim == 'start' and now > length and not below(top, from) then gone = '1' end
+      if claim == 'tail' and now - added ~= length then gone = '1' end
+    end
+  end
+end
+local total = 0
+if counter and #entries < count then total = counters() end
+return {entries, gone, first, string.format('%.0f', total)}

@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- Moves a group to another start: present -> present with nothing pending. Members are refused until they ask again.
+-- KEYS[1] log      STREAM
+-- KEYS[2] group    HASH
+-- KEYS[3] owners   HASH
+-- ARGV[1] group    name
+-- ARGV[2] after    id after which it reads; '$' for what is new
+-- ARGV[3] start    the first message's id as declared
+-- Replies the number of pending entries that were forgotten, or -1 when there is no such group
+local log, group, owners = KEYS[1], KEYS[2], KEYS[3]
+local name, after, start = ARGV[1], ARGV[2], ARGV[3]
+
+if redis.call('EXISTS', log) == 0 then return -1 end
+local pending = -1
+for _, g in ipairs(redis.call('XINFO', 'GROUPS', log)) do
+  if g[2] == name then pending = g[6] end
+end
+if pending < 0 then return -1 end
+redis.call('XGROUP', 'DESTROY', log, name)
+redis.call('XGROUP', 'CREATE', log, name, after)
+redis.call('HSET', group, 'start', start)
+redis.call('DEL', owners)
+return pending

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- Retires members that hold nothing and have not beaten for long: member -> gone. Consumers of raw clients stay.
+-- KEYS[1] log      STREAM
+-- KEYS[2] owners   HASH
+-- ARGV[1] group    name
+-- ARGV[2] silence  ms without a beat
+-- Replies how many were retired
+local log, owners = KEYS[1], KEYS[2]
+local group, silence = ARGV[1], tonumber(ARGV[2])
+
+local pending = {}
+for _, c in ipairs(redis.call('XINFO', 'CONSUMERS', log, group)) do pending[c[2]] = c[4] end
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local retired = 0
+local rows = redis.call('HGETALL', owners)
+for i = 1, #rows, 2 do
+  local member = string.match(rows[i], '^(.*):beat$')
+  if member and now - tonumber(rows[i + 1]) > silence and (pending[member] or 0) == 0 then
+    redis.call('HDEL', owners, member, rows[i])
+    redis.call('XGROUP', 'DELCONSUMER', log, group, member)
+    retired = retired + 1
+  end
+end
+return retired

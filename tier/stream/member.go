@@ -1,0 +1,268 @@
+package stream
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Member is one consumer of a group: one incarnation of one process. What it holds is its own until it is silent for
+// longer than the lease. Every call but Read, Retire and Leave compares the member's number first and is refused whole
+// with tier.ErrFenced when entries of the member were taken over; Sync tells what is left.
+//
+// Its methods are safe for concurrent use.
+type Member struct {
+	group *Group
+	terms terms
+	name  string
+
+	mu     sync.Mutex
+	number string // as the owner hash had it at the last Sync
+	cursor string // where the next TakeOver looks
+}
+
+// Join creates the group if there is none and makes a member of it, under a name that no other has.
+func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
+	name := prefix + "-" + strings.ToLower(rand.Text()[:8])
+	if err := tier.CheckName("consumer", name); err != nil {
+		return nil, err
+	}
+	t, err := g.create(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{group: g, terms: t, name: name, cursor: "-"}
+	if _, err := m.Sync(ctx); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Name of the consumer.
+func (m *Member) Name() string { return m.name }
+
+// Lease of the group.
+func (m *Member) Lease() time.Duration { return m.terms.lease }
+
+// Read returns up to n entries that nobody was given yet. It waits on the server for up to wait; the end of ctx does not
+// cut that short, since an entry given to nobody would be stranded. After an error, Sync tells what was given all the same.
+func (m *Member) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	p := m.group.place
+	key := p.addr.LogKey()
+	read := p.client.B().Xreadgroup().Group(m.group.cfg.Name, m.name).Count(int64(n))
+	var reply rueidis.RedisMessage
+	var err error
+	if wait >= time.Millisecond {
+		reply, err = p.client.Wait(ctx, key, wait, read.Block(wait.Milliseconds()).Streams().Key(key).Id(">").Build())
+	} else {
+		reply, err = p.client.Do(ctx, key, read.Streams().Key(key).Id(">").Build())
+	}
+	if err != nil {
+		if rueidis.IsRedisNil(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	entries, err := readReply(reply)
+	if err != nil {
+		return nil, err
+	}
+	return m.leased(ctx, entries, nil)
+}
+
+// leased decodes entries. Messages of a pack below the group's start are left out.
+func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
+	if _, err := m.group.place.known(ctx); err != nil && !errors.Is(err, ErrNoStream) {
+		return nil, err
+	}
+	out := make([]tier.Leased, len(entries))
+	for i := range entries {
+		records := m.group.place.records(nil, entries[i])
+		for len(records) > 1 && records[0].Addr.Compare(m.terms.start) < 0 {
+			records = records[1:]
+		}
+		out[i] = tier.Leased{Entry: entries[i].ID, Records: records, Deliveries: 1}
+		if n, ok := deliveries[entries[i].ID]; ok {
+			out[i].Deliveries = n
+		}
+	}
+	return out, nil
+}
+
+// Sync asks for the member's number and for what it holds, at most 4096 entries: at the start, after tier.ErrFenced, and
+// after a Read that failed.
+func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	reply, err := m.run(ctx, syncScript, m.logAndOwners(), m.group.cfg.Name, m.name, strconv.Itoa(maxBatch))
+	if err != nil {
+		return nil, err
+	}
+	parts, err := reply.ToArray()
+	if err != nil || len(parts) != 2 {
+		return nil, fmt.Errorf("stream: sync: unexpected reply: %w", err)
+	}
+	number, err := parts[0].ToString()
+	if err != nil {
+		return nil, err
+	}
+	held, err := heldOf(parts[1])
+	if err == nil {
+		m.number = number
+	}
+	return held, err
+}
+
+// Settle settles entries, at most 4096, and returns how many of them were pending.
+func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error) {
+	if len(entries) == 0 {
+		return 0, nil
+	}
+	return m.fenced(ctx, settleScript, m.logAndOwners(), appendIDs(m.identify(), entries))
+}
+
+// Renew starts the leases of entries, at most 4096, anew and shows that the member is alive. Gone are those which are no
+// longer pending: trimmed, or settled by another program.
+func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []codec.EntryID, err error) {
+	reply, err := m.run(ctx, renewScript, m.logAndOwners(), appendIDs(m.identify(), entries)...)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := reply.ToArray()
+	if err != nil || len(parts) != 2 {
+		return nil, fmt.Errorf("stream: renew: unexpected reply: %w", err)
+	}
+	if code, _ := parts[0].AsInt64(); code < 0 {
+		return nil, tier.ErrFenced
+	}
+	texts, err := parts[1].AsStrSlice()
+	if err != nil || len(texts) == len(entries) {
+		return nil, err
+	}
+	held := make(map[string]bool, len(texts))
+	for _, t := range texts {
+		held[t] = true
+	}
+	for _, e := range entries {
+		if !held[e.String()] {
+			gone = append(gone, e)
+		}
+	}
+	return gone, nil
+}
+
+// Release hands entries back: anyone, this member included, may take them over after delay, which is at most the lease.
+// Deliveries are those that count so far; the next one is one more.
+func (m *Member) Release(ctx context.Context, held []tier.Held, delay time.Duration) error {
+	if len(held) == 0 {
+		return nil
+	}
+	idle := 24 * time.Hour // past any lease
+	if delay > 0 {
+		idle = max(0, m.terms.lease-delay)
+	}
+	args := append(m.identify(), strconv.FormatInt(idle.Milliseconds(), 10))
+	_, err := m.fenced(ctx, releaseScript, m.logAndOwners(), appendHeld(args, held))
+	return err
+}
+
+// Bury moves entries to the group's dead letters, with the reason, and settles them.
+func (m *Member) Bury(ctx context.Context, held []tier.Held, reason string) error {
+	if len(held) == 0 {
+		return nil
+	}
+	keys := append(m.logAndOwners(), m.group.place.addr.DeadKey(m.group.cfg.Name))
+	_, err := m.fenced(ctx, buryScript, keys, appendHeld(append(m.identify(), reason), held))
+	return err
+}
+
+// Retire removes members that hold nothing and have been silent for ten leases.
+func (m *Member) Retire(ctx context.Context) error {
+	silence := strconv.FormatInt(10*m.terms.lease.Milliseconds(), 10)
+	_, err := m.run(ctx, retireScript, m.logAndOwners(), m.group.cfg.Name, silence)
+	return err
+}
+
+// Leave removes the member, unless it holds entries: then others take them over, and retire it.
+func (m *Member) Leave(ctx context.Context) error {
+	_, err := m.run(ctx, leaveScript, m.logAndOwners(), m.group.cfg.Name, m.name)
+	return err
+}
+
+func (m *Member) logAndOwners() []string {
+	a := m.group.place.addr
+	return []string{a.LogKey(), a.OwnersKey(m.group.cfg.Name)}
+}
+
+// identify begins the arguments of a fenced call.
+func (m *Member) identify() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return []string{m.group.cfg.Name, m.name, m.number}
+}
+
+func (m *Member) run(ctx context.Context, s *tier.Script, keys []string, args ...string) (rueidis.RedisMessage, error) {
+	return m.group.place.client.Run(ctx, tier.Call{Script: s, Keys: keys, Args: args})
+}
+
+// fenced runs a script that answers a count, or -1.
+func (m *Member) fenced(ctx context.Context, s *tier.Script, keys, args []string) (int, error) {
+	reply, err := m.run(ctx, s, keys, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := reply.AsInt64()
+	if err == nil && n < 0 {
+		return 0, tier.ErrFenced
+	}
+	return int(n), err
+}
+
+func appendIDs(args []string, entries []codec.EntryID) []string {
+	for _, e := range entries {
+		args = append(args, e.String())
+	}
+	return args
+}
+
+func appendHeld(args []string, held []tier.Held) []string {
+	for _, h := range held {
+		args = append(args, h.Entry.String(), strconv.Itoa(max(0, h.Deliveries)))
+	}
+	return args
+}
+
+// heldOf reads {id, deliveries, id, deliveries, ...}.
+func heldOf(m rueidis.RedisMessage) ([]tier.Held, error) {
+	flat, err := m.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	held := make([]tier.Held, len(flat)/2)
+	for i := range held {
+		text, err := flat[2*i].ToString()
+		if err != nil {
+			return nil, err
+		}
+		n, err := flat[2*i+1].AsInt64()
+		if err != nil {
+			return nil, err
+		}
+		id, err := codec.ParseEntryID(text)
+		if err != nil {
+			return nil, err
+		}
+		held[i] = tier.Held{Entry: id, Deliveries: int(n)}
+	}
+	return held, nil
+}

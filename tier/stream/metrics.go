@@ -1,0 +1,73 @@
+package stream
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+// writerMetrics of one writer. Writers of one process share the series of their stream.
+type writerMetrics struct {
+	messages  prometheus.Counter
+	bytes     prometheus.Counter
+	repeats   prometheus.Counter
+	failed    prometheus.Counter
+	unknown   prometheus.Counter
+	roundTrip prometheus.Observer
+	lead      prometheus.Gauge
+}
+
+func newWriterMetrics(reg prometheus.Registerer, addr tier.Address) *writerMetrics {
+	labels := prometheus.Labels{"scope": addr.Scope, "stream": addr.Stream}
+	counter := func(name, help string) prometheus.Counter {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "echomq", Subsystem: "stream", Name: name, Help: help}, []string{"scope", "stream"})
+		return register(reg, v).With(labels)
+	}
+	return &writerMetrics{
+		messages: counter("appended_messages_total", "Messages acknowledged by the server."),
+		bytes:    counter("appended_bytes_total", "Encoded bytes of the messages acknowledged by the server."),
+		repeats:  counter("append_repeats_total", "Calls that were sent again after a failure."),
+		failed:   counter("append_failed_total", "Calls that failed with nothing written."),
+		unknown:  counter("append_unknown_total", "Calls that ended without knowing whether they are in the log."),
+		roundTrip: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "echomq", Subsystem: "stream", Name: "append_seconds",
+			Help:    "Time of one write of up to eight calls, reply included.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
+		}, []string{"scope", "stream"})).With(labels),
+		lead: register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "echomq", Subsystem: "stream", Name: "id_lead_seconds",
+			Help: "How far the newest id is ahead of this host's clock; above a second, the server's clock stepped back or differs.",
+		}, []string{"scope", "stream"})).With(labels),
+	}
+}
+
+// register registers a collector, or returns the one that is registered already.
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	err := reg.Register(c)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		if same, ok := already.ExistingCollector.(C); ok {
+			return same
+		}
+	}
+	return c
+}
+
+// round counts what the last round did.
+func (m *writerMetrics) round(s *sender, took time.Duration) {
+	m.roundTrip.Observe(took.Seconds())
+	m.messages.Add(float64(s.messages))
+	m.bytes.Add(float64(s.bytes))
+	m.failed.Add(float64(s.calledOff))
+	m.unknown.Add(float64(s.unknown))
+	m.repeats.Add(float64(len(s.sent)))
+	if s.messages > 0 {
+		m.lead.Set(max(0, s.lead.Seconds()))
+	}
+}

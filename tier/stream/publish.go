@@ -1,0 +1,132 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+var errStopped = errors.New("the writer was stopped")
+
+// Publish queues a message and returns; done, which may be nil, is called with its id or error, in the order of the
+// calls, from the goroutine that sends: it must not block. While MaxQueued bytes are queued, Publish waits. It needs Run.
+//
+// Errors: ErrNotRunning, those of the message's size, or that of ctx; then done is not called.
+func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.ID, error)) error {
+	if w.cfg.Producer != "" {
+		return fmt.Errorf("%w: a named producer appends with AppendAt", ErrBadCall)
+	}
+	encoded, err := w.encodeOne(&m)
+	if err != nil {
+		return err
+	}
+	size := int64(len(encoded))
+	if err := w.room.Acquire(ctx, size); err != nil {
+		return w.notSent(err)
+	}
+	w.mu.Lock()
+	if !w.running {
+		w.mu.Unlock()
+		w.room.Release(size)
+		return ErrNotRunning
+	}
+	b, offset := w.join([]string{encoded}, len(encoded), 0)
+	b.room, b.held = w.room, b.held+size
+	for len(b.notify) < offset {
+		b.notify = append(b.notify, nil)
+	}
+	b.notify = append(b.notify, done)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Flush waits until everything that was queued before it is in the log or has failed.
+func (w *Writer) Flush(ctx context.Context) error {
+	w.mu.Lock()
+	n := len(w.queue)
+	if n > 0 {
+		b := w.queue[n-1]
+		b.waiters++
+		w.mu.Unlock()
+		w.wait(ctx, b) // its error is that of its messages
+		return ctx.Err()
+	}
+	w.mu.Unlock()
+	select { // what was sent is done when the line is free and nothing is kept for another try
+	case w.line <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-w.line }()
+	for len(w.out.sent) > 0 && ctx.Err() == nil {
+		w.round(ctx)
+	}
+	return ctx.Err()
+}
+
+// Ready is closed when Run has begun, and Publish works.
+func (w *Writer) Ready() <-chan struct{} { return w.ready }
+
+// Run sends what Publish queues until ctx ends, then what is still queued, for at most RetryFor. It can run once.
+func (w *Writer) Run(ctx context.Context) error {
+	if w.begun.Swap(true) {
+		return fmt.Errorf("%w: Writer.Run was called before", ErrBadCall)
+	}
+	w.serve(true)
+	close(w.ready)
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-w.wake:
+			w.drain(ctx)
+		}
+	}
+	w.serve(false)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.RetryFor)
+	defer cancel()
+	w.drain(last)
+	w.giveUp(errStopped)
+	return nil
+}
+
+func (w *Writer) serve(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running = on
+}
+
+// drain sends until nothing waits. What ctx does not leave the time for fails.
+func (w *Writer) drain(ctx context.Context) {
+	select {
+	case w.line <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-w.line }()
+	for w.waiting() && ctx.Err() == nil {
+		w.round(ctx)
+	}
+}
+
+// giveUp fails what is left.
+func (w *Writer) giveUp(err error) {
+	w.line <- struct{}{}
+	defer func() { <-w.line }()
+	for w.waiting() {
+		w.refill()
+		w.out.failed(&tier.Error{Op: "append", Key: w.place.addr.LogKey(), Class: tier.ErrUnreachable, Err: err}, 0)
+	}
+}
+
+func (w *Writer) waiting() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queue)+len(w.out.sent) > 0
+}

@@ -1,0 +1,146 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// ReaderConfig says what a Reader reads.
+type ReaderConfig struct {
+	// Address is "scope/stream".
+	Address string
+}
+
+// Reader reads the history of one stream, and follows it. It leaves no trace on the server. It is safe for concurrent
+// use.
+type Reader struct {
+	place *place
+}
+
+// NewReader checks the configuration. It sends nothing.
+func NewReader(client *tier.Client, cfg ReaderConfig) (*Reader, error) {
+	place, err := newPlace(client, cfg.Address)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{place: place}, nil
+}
+
+// Identity is what the ids of the stream are derived from. ErrNoStream, ErrStreamRemoved.
+func (r *Reader) Identity(ctx context.Context) (codec.Identity, error) { return r.place.known(ctx) }
+
+// Range yields the messages from one address to another, both included, ascending. The zero EntryID is the beginning,
+// codec.MaxEntryID the end; any <ms>-<seq> in between will do, whether or not it exists, inside a pack too. Foreign and
+// undecodable entries are yielded raw.
+//
+// An error ends it: ErrNoStream, ErrTrimmed if what is asked for, or was to be read next, is gone.
+func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Record, error] {
+	return func(yield func(codec.Record, error) bool) {
+		if _, err := r.place.known(ctx); err != nil {
+			yield(codec.Record{}, err)
+			return
+		}
+		r.walk(ctx, newCursor(r.place, from, to), from, to, yield)
+	}
+}
+
+// walk yields pages until the cursor is done.
+func (r *Reader) walk(ctx context.Context, c *cursor, from, to codec.EntryID, yield func(codec.Record, error) bool) {
+	for !c.done {
+		page, err := c.next(ctx)
+		if err != nil {
+			yield(codec.Record{}, err)
+			return
+		}
+		if !r.yieldPage(page, from, to, yield) {
+			return
+		}
+	}
+}
+
+// yieldPage yields the messages of a page between two addresses. It is false when the consumer has enough.
+func (r *Reader) yieldPage(page []codec.Entry, from, to codec.EntryID, yield func(codec.Record, error) bool) bool {
+	var records []codec.Record
+	for i := range page {
+		records = r.place.records(records[:0], page[i])
+		for k := range records {
+			addr := records[k].Addr
+			if addr.Compare(from) >= 0 && addr.Compare(to) <= 0 && !yield(records[k], nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Window yields the messages from t0 to t1 by the server's clock, both milliseconds included.
+func (r *Reader) Window(ctx context.Context, t0, t1 time.Time) iter.Seq2[codec.Record, error] {
+	return r.Range(ctx, codec.FloorEntry(t0), codec.CeilEntry(t1))
+}
+
+// Since yields the messages from t on, to the end as it is when it gets there.
+func (r *Reader) Since(ctx context.Context, t time.Time) iter.Seq2[codec.Record, error] {
+	return r.Range(ctx, codec.FloorEntry(t), codec.MaxEntryID)
+}
+
+// Last returns the newest n messages, ascending.
+func (r *Reader) Last(ctx context.Context, n int) ([]codec.Record, error) {
+	if _, err := r.place.known(ctx); err != nil {
+		return nil, err
+	}
+	key := r.place.addr.LogKey()
+	end := codec.MaxEntryID
+	var newest []codec.Record // descending
+	for len(newest) < n {
+		count := int64(min(n-len(newest), 100))
+		m, err := r.place.client.Do(ctx, key, r.place.client.B().Xrevrange().Key(key).End(end.String()).Start("-").Count(count).Build())
+		if err != nil {
+			return nil, err
+		}
+		entries, err := entriesOf(m)
+		if err != nil {
+			return nil, err
+		}
+		for i := range entries {
+			records := r.place.records(nil, entries[i])
+			slices.Reverse(records)
+			newest = append(newest, records...)
+		}
+		if len(entries) < int(count) {
+			break
+		}
+		end = entries[len(entries)-1].ID.Prev()
+	}
+	newest = newest[:min(n, len(newest))]
+	slices.Reverse(newest)
+	return newest, nil
+}
+
+// Get finds a message by its id: one read, no index.
+//
+// Errors: ErrNotFound, also for an id of another stream; ErrTrimmed when the stream begins after it.
+func (r *Reader) Get(ctx context.Context, id codec.ID) (codec.Record, error) {
+	identity, err := r.place.known(ctx)
+	if err != nil {
+		return codec.Record{}, err
+	}
+	if id.Brand() != identity.Brand || id.Node() != identity.Node {
+		return codec.Record{}, fmt.Errorf("%w: %s is not of %s, whose brand is %s and node %d", ErrNotFound, id, r.place.addr, identity.Brand, identity.Node)
+	}
+	at := id.ServerEntry()
+	for record, err := range r.Range(ctx, at, at) {
+		if err != nil {
+			return codec.Record{}, err
+		}
+		if record.ID == id {
+			return record, nil
+		}
+	}
+	return codec.Record{}, fmt.Errorf("%w: %s in %s", ErrNotFound, id, r.place.addr)
+}

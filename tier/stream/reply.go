@@ -1,0 +1,75 @@
+package stream
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+// stringOf gives bytes that nobody changes any more as a string, without copying.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// entriesOf reads the reply of XRANGE, XCLAIM and of a stream in XREADGROUP.
+func entriesOf(m rueidis.RedisMessage) ([]codec.Entry, error) {
+	rows, err := m.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]codec.Entry, 0, len(rows))
+	for i := range rows {
+		pair, err := rows[i].ToArray()
+		if err != nil || len(pair) != 2 {
+			return nil, fmt.Errorf("stream: an entry in a reply has no id and fields: %w", err)
+		}
+		text, err := pair[0].ToString()
+		if err != nil {
+			return nil, err
+		}
+		id, err := codec.ParseEntryID(text)
+		if err != nil {
+			return nil, err
+		}
+		fields, err := pair[1].AsStrSlice()
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, codec.Entry{ID: id, Fields: fields})
+	}
+	return entries, nil
+}
+
+// readReply reads the reply of XREADGROUP of one stream, a map in RESP3.
+func readReply(m rueidis.RedisMessage) ([]codec.Entry, error) {
+	streams, err := m.AsMap()
+	if err != nil {
+		return nil, err
+	}
+	for _, entries := range streams {
+		return entriesOf(entries)
+	}
+	return nil, nil
+}
+
+// parseReceipt reads {code, first id, count}.
+func parseReceipt(m rueidis.RedisMessage) (code string, r receipt, err error) {
+	reply, err := m.ToArray()
+	if err != nil || len(reply) != 3 {
+		return "", r, fmt.Errorf("stream: append: unexpected reply: %w", err)
+	}
+	if code, err = reply[0].ToString(); err != nil || (code != "ok" && code != "dup") {
+		return code, r, err
+	}
+	first, err := reply[1].ToString()
+	if err != nil {
+		return code, r, err
+	}
+	if r.first, err = codec.ParseEntryID(first); err != nil {
+		return code, r, err
+	}
+	n, err := reply[2].AsInt64()
+	r.count = int(n)
+	return code, r, err
+}

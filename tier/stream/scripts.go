@@ -1,0 +1,37 @@
+package stream
+
+import (
+	"embed"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// The transitions. Each is one file; its header says what it does.
+var (
+	declareScript     = load("declare")
+	appendScript      = load("append")
+	packScript        = load("pack")
+	pageScript        = load("page")
+	createGroupScript = load("create_group")
+	resetGroupScript  = load("reset_group")
+	deleteGroupScript = load("delete_group")
+	syncScript        = load("sync")
+	settleScript      = load("settle")
+	renewScript       = load("renew")
+	releaseScript     = load("release")
+	takeoverScript    = load("takeover")
+	buryScript        = load("bury")
+	retireScript      = load("retire")
+	leaveScript       = load("leave")
+)
+
+func load(name string) *tier.Script {
+	source, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // the file is embedded at build time
+	}
+	return tier.NewScript(name, string(source))
+}

@@ -1,0 +1,200 @@
+package stream
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// sender is the writer's side of a producer: which batches were sent under which numbers, and what the answers mean. It
+// does no I/O. A number that was sent is never given to other messages: when a call fails for good, what follows goes
+// on under a new producer.
+type sender struct {
+	producer string
+	named    bool
+	number   uint64   // last one given
+	sent     []*batch // in order; those without a number were never sent under this producer
+	failures int      // rounds in a row without progress
+	pause    time.Duration
+	declare  bool // the server does not know the stream, or knows it otherwise
+
+	// Of the last round.
+	calledOff, unknown int // batches that failed: not in the log, or perhaps
+	messages, bytes    int // that are in the log
+	lead               time.Duration
+}
+
+// newProducer starts anew. What may be in the log already cannot be sent again under other numbers: it ends with its
+// outcome unknown.
+func (s *sender) newProducer(name string) {
+	if name != "" {
+		s.producer, s.named = name, true
+		return
+	}
+	var id [12]byte
+	rand.Read(id[:])
+	s.producer, s.number = hex.EncodeToString(id[:]), 0
+	kept := s.sent[:0]
+	for _, b := range s.sent {
+		if b.unknown {
+			s.end(b, unknownOutcome(errNewProducer))
+			continue
+		}
+		b.number = 0
+		kept = append(kept, b)
+	}
+	s.sent = kept
+}
+
+var errNewProducer = errors.New("the producer's record is gone or a call before this one failed")
+
+func unknownOutcome(err error) error {
+	return &tier.Error{Op: "append", Class: tier.ErrTimeout, Err: err}
+}
+
+// calls numbers the batches and makes their script calls.
+func (s *sender) calls(addr tier.Address, identity codec.Identity) ([]tier.Call, error) {
+	calls := make([]tier.Call, len(s.sent))
+	for i, b := range s.sent {
+		if b.since.IsZero() {
+			b.since = time.Now()
+		}
+		switch {
+		case s.named:
+			b.number = b.position
+		case b.number == 0:
+			s.number++
+			b.number = s.number
+		}
+		b.identity = identity
+		var err error
+		if calls[i], err = b.call(addr, s.producer, s.named); err != nil {
+			return nil, err
+		}
+	}
+	return calls, nil
+}
+
+// absorb takes the answers, in order. What is done leaves; what may be repeated stays.
+func (s *sender) absorb(results []tier.Result, retryFor time.Duration) {
+	s.calledOff, s.unknown, s.messages, s.bytes = 0, 0, 0, 0
+	sent := s.sent
+	s.sent = s.sent[:0:0]
+	var wait, anew bool
+	for i, b := range sent {
+		code, r, err := outcome(results[i])
+		switch {
+		case err != nil && tier.OutcomeUnknown(err):
+			b.unknown = true
+			fallthrough
+		case err != nil:
+			if !repeatable(err) || time.Since(b.since) > retryFor {
+				s.end(b, giveUp(b, err))
+				anew = true
+				continue
+			}
+			wait = true
+		case code == "ok", code == "dup":
+			s.end(b, b.accept(r))
+			continue
+		case code == "undeclared":
+			s.declare = true
+		case code == "unknown", code == "order" && len(s.sent) == 0 && !anew:
+			anew = true // the producer's record is gone, or older than what it acknowledged
+		case code == "order": // one before it did not go through
+		default:
+			s.end(b, refusal(code))
+			anew = true
+			continue
+		}
+		s.sent = append(s.sent, b)
+	}
+	if anew && !s.named {
+		s.newProducer("")
+	}
+	s.failures++
+	if s.messages > 0 || !wait {
+		s.failures = 0
+	}
+	s.pause = 0
+	if s.failures > 0 {
+		s.pause = backOff(s.failures)
+	}
+}
+
+// failed ends or keeps everything after an error that came before anything was sent.
+func (s *sender) failed(err error, retryFor time.Duration) {
+	if tier.OutcomeUnknown(err) { // of a declaration, not of an append
+		err = &tier.Error{Op: "declare", Class: tier.ErrUnreachable, Err: err}
+	}
+	results := make([]tier.Result, len(s.sent))
+	for i, b := range s.sent {
+		if b.since.IsZero() {
+			b.since = time.Now()
+		}
+		results[i].Err = err
+	}
+	s.absorb(results, retryFor)
+}
+
+func (s *sender) end(b *batch, err error) {
+	switch {
+	case err == nil:
+		s.messages += len(b.messages)
+		s.bytes += b.bytes
+		s.lead = time.Until(b.receipt.first.Time())
+	case tier.OutcomeUnknown(err):
+		s.unknown++
+	default:
+		s.calledOff++
+	}
+	b.finish(err)
+}
+
+func outcome(r tier.Result) (string, receipt, error) {
+	if r.Err != nil {
+		return "", receipt{}, r.Err
+	}
+	return parseReceipt(r.Message)
+}
+
+// accept takes the receipt, if it is one for these messages.
+func (b *batch) accept(r receipt) error {
+	if r.count != len(b.messages) {
+		return fmt.Errorf("%w: position %d has %d, not %d", ErrPositionReused, b.number, r.count, len(b.messages))
+	}
+	b.receipt = r
+	return nil
+}
+
+// repeatable: the server may be ready later. A full server is the caller's to know at once.
+func repeatable(err error) bool {
+	class := tier.Classify(err)
+	return class != nil && class.Reaction == tier.BackOff && class != tier.ErrStoreFull && class != tier.ErrMisconf
+}
+
+// giveUp is the error that the callers get: of unknown outcome, if any sending was.
+func giveUp(b *batch, err error) error {
+	if b.unknown && !tier.OutcomeUnknown(err) {
+		return unknownOutcome(err)
+	}
+	return err
+}
+
+func refusal(code string) error {
+	switch code {
+	case "removed":
+		return ErrStreamRemoved
+	case "range":
+		return ErrIDSpace
+	case "past":
+		return ErrAlreadyAppended
+	default:
+		return fmt.Errorf("stream: append: unexpected reply %q", code)
+	}
+}

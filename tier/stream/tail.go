@@ -1,0 +1,68 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// tailWait is how long one read waits on the server for something new; a stopped Tail ends within it.
+const tailWait = 500 * time.Millisecond
+
+// Tail yields the messages from an address on and goes on with what is appended, until ctx ends: then it ends without an
+// error. The stream need not exist yet. A failure of the server or of the connection is retried with a growing pause.
+//
+// An error ends it: ErrTrimmed, or what the server refuses for good.
+func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.Record, error] {
+	return func(yield func(codec.Record, error) bool) {
+		c := newCursor(r.place, from, codec.MaxEntryID)
+		c.follow = true
+		failures := 0
+		for ctx.Err() == nil {
+			page, err := r.await(ctx, c)
+			if err == nil {
+				failures = 0
+				if !r.yieldPage(page, from, codec.MaxEntryID, yield) {
+					return
+				}
+				continue
+			}
+			if class := tier.Classify(err); class == nil || class.Reaction == tier.Surface {
+				if ctx.Err() == nil {
+					yield(codec.Record{}, err)
+				}
+				return
+			}
+			failures++
+			r.place.client.Logger().Warn("tail interrupted", "stream", r.place.addr.String(), "err", err)
+			pause(ctx, backOff(failures))
+		}
+	}
+}
+
+// await returns the next page, or none after waiting for one.
+func (r *Reader) await(ctx context.Context, c *cursor) ([]codec.Entry, error) {
+	page, err := c.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(page) > 0 {
+		_, err := r.place.known(ctx) // the first writer declares the stream before it appends
+		if errors.Is(err, ErrNoStream) {
+			err = nil
+		}
+		return page, err
+	}
+	key := r.place.addr.LogKey()
+	wait := r.place.client.B().Xread().Count(1).Block(tailWait.Milliseconds()).Streams().Key(key).Id(c.from.Prev().String()).Build()
+	if _, err := r.place.client.Wait(ctx, key, tailWait, wait); err != nil && !rueidis.IsRedisNil(err) {
+		return nil, err
+	}
+	return nil, nil
+}

@@ -1,0 +1,347 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// WriterConfig says what a Writer writes to and how. Only Address is needed.
+type WriterConfig struct {
+	// Address is "scope/stream".
+	Address string
+	// Brand is the brand of the stream's ids. Default: the one it was declared with, or the first free one made of the
+	// name's letters. Another than the declared one is refused.
+	Brand codec.Brand
+	// Pack is how many messages share an entry, 1 to 4096. Default 1. Packs cost a fraction of the server's time and
+	// memory; groups lease and settle them whole, so that more comes again after a crash.
+	Pack int
+	// Producer names a producer whose numbers are positions of its source: exactly once after any pause, by AppendAt
+	// only. Default: an unnamed producer, exactly once while it lives.
+	Producer string
+	// MaxMessage is the largest encoded message in bytes. Default 1 MiB, at most 8 MiB. Large ones cost every reader
+	// memory for a whole page.
+	MaxMessage int
+	// MaxQueued bounds the bytes that Publish holds. Default 32 MiB. Small, it makes Publish wait for round trips.
+	MaxQueued int
+	// RetryFor is how long a call is repeated that the server did not answer or was not ready for. Default 30 s, at most
+	// 5 minutes, half of what a producer key lives. Short, it ends in unknown outcomes on a failover; long, callers
+	// without a deadline wait.
+	RetryFor time.Duration
+	// Registerer takes the metrics. Nil: none.
+	Registerer prometheus.Registerer
+}
+
+func (c *WriterConfig) setDefaults() {
+	if c.Pack == 0 {
+		c.Pack = 1
+	}
+	if c.MaxMessage == 0 {
+		c.MaxMessage = 1 << 20
+	}
+	if c.MaxQueued == 0 {
+		c.MaxQueued = 32 << 20
+	}
+	if c.RetryFor == 0 {
+		c.RetryFor = 30 * time.Second
+	}
+}
+
+func (c *WriterConfig) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrBadCall}, args...)...))
+		}
+	}
+	if c.Brand != "" {
+		_, err := codec.ParseBrand(string(c.Brand))
+		errs = append(errs, err)
+	}
+	if c.Producer != "" {
+		errs = append(errs, tier.CheckName("producer", c.Producer))
+	}
+	check(c.Pack >= 1 && c.Pack <= codec.MaxPack, "Pack %d: 1 to %d", c.Pack, codec.MaxPack)
+	check(c.MaxMessage > 0 && c.MaxMessage <= maxBatchBytes, "MaxMessage %d: 1 to %d", c.MaxMessage, maxBatchBytes)
+	check(c.MaxQueued >= c.MaxMessage, "MaxQueued %d: at least MaxMessage, %d", c.MaxQueued, c.MaxMessage)
+	check(c.RetryFor > 0 && c.RetryFor <= producerTTL/2, "RetryFor %s: more than 0, at most %s", c.RetryFor, producerTTL/2)
+	return errors.Join(errs...)
+}
+
+// Writer appends messages to one stream and is safe for concurrent use. Callers on many goroutines share round trips; what one goroutine appends stands
+// in its order. A call whose reply is lost is repeated without effect on the log.
+type Writer struct {
+	place   *place
+	cfg     WriterConfig
+	metrics *writerMetrics
+
+	mu    sync.Mutex
+	queue []*batch // not yet sent; the last may still take messages
+
+	line chan struct{} // held by the one who sends
+	out  sender        // of whoever holds the line
+
+	room    *semaphore.Weighted // bytes that Publish may still queue
+	wake    chan struct{}       // something was published
+	ready   chan struct{}       // closed when Run has begun
+	begun   atomic.Bool         // Run was called
+	running bool                // under mu: Publish is served
+}
+
+// NewWriter checks the configuration. It sends nothing; the stream is declared by the first append.
+func NewWriter(client *tier.Client, cfg WriterConfig) (*Writer, error) {
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	place, err := newPlace(client, cfg.Address)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{
+		place:   place,
+		cfg:     cfg,
+		metrics: newWriterMetrics(cfg.Registerer, place.addr),
+		line:    make(chan struct{}, 1),
+		room:    semaphore.NewWeighted(int64(cfg.MaxQueued)),
+		wake:    make(chan struct{}, 1),
+		ready:   make(chan struct{}),
+	}
+	w.out.newProducer(cfg.Producer)
+	return w, nil
+}
+
+// Declare makes the stream known, as the first append does, and returns what its ids are derived from.
+//
+// Errors: *BrandTakenError, *BrandDiffersError, tier.ErrScopesExhausted, *tier.NodeConflictError.
+func (w *Writer) Declare(ctx context.Context) (codec.Identity, error) {
+	return w.place.declare(ctx, w.cfg.Brand)
+}
+
+// Append appends one message and waits for its receipt.
+//
+// Errors: *TooLargeError and *codec.LimitError before anything is sent; tier.ErrStoreFull and other classes of package
+// tier, with nothing written, or tier.OutcomeUnknown(err); ErrStreamRemoved; ErrIDSpace.
+func (w *Writer) Append(ctx context.Context, m codec.Message) (codec.ID, error) {
+	ids, err := w.AppendBatch(ctx, []codec.Message{m})
+	if err != nil {
+		return codec.ID{}, err
+	}
+	return ids[0], nil
+}
+
+// AppendBatch appends up to 4096 messages, 8 MiB encoded, all or none, one after another.
+func (w *Writer) AppendBatch(ctx context.Context, ms []codec.Message) ([]codec.ID, error) {
+	if w.cfg.Producer != "" {
+		return nil, fmt.Errorf("%w: a named producer appends with AppendAt", ErrBadCall)
+	}
+	return w.append(ctx, ms, 0)
+}
+
+// AppendAt appends as a named producer: position is that of ms in its source, above 0 and below 2^53, and grows from
+// call to call. Repeating a position has no effect: one of the last eight is answered with its ids, one below them with
+// ErrAlreadyAppended.
+func (w *Writer) AppendAt(ctx context.Context, position uint64, ms []codec.Message) ([]codec.ID, error) {
+	if w.cfg.Producer == "" || position == 0 || position >= 1<<53 {
+		return nil, fmt.Errorf("%w: AppendAt needs a named producer and a position above 0 and below 2^53", ErrBadCall)
+	}
+	return w.append(ctx, ms, position)
+}
+
+func (w *Writer) append(ctx context.Context, ms []codec.Message, position uint64) ([]codec.ID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, w.notSent(err)
+	}
+	encoded, bytes, err := w.encode(ms)
+	if err != nil || len(ms) == 0 {
+		return nil, err
+	}
+	w.mu.Lock()
+	b, offset := w.join(encoded, bytes, position)
+	w.mu.Unlock()
+	if err := w.wait(ctx, b); err != nil {
+		return nil, err
+	}
+	return b.ids(offset, len(ms)), nil
+}
+
+func (w *Writer) encode(ms []codec.Message) (encoded []string, bytes int, err error) {
+	if len(ms) > maxBatch {
+		return nil, 0, &TooLargeError{What: "batch, messages", Size: len(ms), Limit: maxBatch}
+	}
+	encoded = make([]string, len(ms))
+	for i := range ms {
+		if encoded[i], err = w.encodeOne(&ms[i]); err != nil {
+			return nil, 0, err
+		}
+		bytes += len(encoded[i])
+	}
+	if bytes > maxBatchBytes {
+		return nil, 0, &TooLargeError{What: "batch, bytes", Size: bytes, Limit: maxBatchBytes}
+	}
+	return encoded, bytes, nil
+}
+
+func (w *Writer) encodeOne(m *codec.Message) (string, error) {
+	size := 24 + len(m.Type) + len(m.Key) + len(m.Data)
+	for i := range m.Headers {
+		size += 6 + len(m.Headers[i].Key) + len(m.Headers[i].Value)
+	}
+	if size > w.cfg.MaxMessage+64*6+24 {
+		return "", &TooLargeError{What: "message, bytes", Size: size, Limit: w.cfg.MaxMessage}
+	}
+	b, err := codec.AppendMessage(make([]byte, 0, size), m)
+	if err != nil {
+		return "", err
+	}
+	if len(b) > w.cfg.MaxMessage {
+		return "", &TooLargeError{What: "message, bytes", Size: len(b), Limit: w.cfg.MaxMessage}
+	}
+	return stringOf(b), nil
+}
+
+// join puts messages into the batch that is sent next, or after it, and counts the caller among those who wait. The
+// caller holds mu.
+func (w *Writer) join(encoded []string, bytes int, position uint64) (b *batch, offset int) {
+	if n := len(w.queue); n > 0 && position == 0 && w.queue[n-1].fits(len(encoded), bytes) {
+		b = w.queue[n-1]
+	} else {
+		b = &batch{position: position, size: w.cfg.Pack, done: make(chan struct{})}
+		w.queue = append(w.queue, b)
+	}
+	offset = len(b.messages)
+	b.messages = append(b.messages, encoded...)
+	b.bytes += bytes
+	b.waiters++
+	return b, offset
+}
+
+// wait waits for the batch; whoever finds the line free sends for all who wait.
+func (w *Writer) wait(ctx context.Context, b *batch) error {
+	for {
+		select {
+		case <-b.done:
+			return b.err
+		case <-ctx.Done():
+			return w.abandon(ctx, b)
+		case w.line <- struct{}{}:
+		}
+		for !closed(b.done) && ctx.Err() == nil {
+			w.round(ctx)
+		}
+		<-w.line
+	}
+}
+
+// abandon stops waiting. A batch that nobody waits for and that was not sent is dropped.
+func (w *Writer) abandon(ctx context.Context, b *batch) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b.waiters--
+	for i, queued := range w.queue {
+		if queued == b && b.waiters == 0 {
+			w.queue = append(w.queue[:i:i], w.queue[i+1:]...)
+			return w.notSent(context.Cause(ctx))
+		}
+	}
+	return &tier.Error{Op: "append", Key: w.place.addr.LogKey(), Class: tier.ErrCancelled, Err: context.Cause(ctx)}
+}
+
+func (w *Writer) notSent(err error) error {
+	return fmt.Errorf("stream: append to %s: not sent: %w", w.place.addr, err)
+}
+
+// round sends what waits, in one write, and sorts out the answers. The caller holds the line.
+func (w *Writer) round(ctx context.Context) {
+	if !pause(ctx, w.out.pause) {
+		return
+	}
+	w.refill()
+	if len(w.out.sent) == 0 {
+		return
+	}
+	identity, err := w.identity(context.WithoutCancel(ctx))
+	if err != nil {
+		w.out.failed(err, w.cfg.RetryFor)
+		return
+	}
+	calls, err := w.out.calls(w.place.addr, identity)
+	if err != nil {
+		w.out.failed(err, 0)
+		return
+	}
+	start := time.Now()
+	results := w.place.client.RunMulti(context.WithoutCancel(ctx), calls...)
+	w.out.absorb(results, w.cfg.RetryFor)
+	w.metrics.round(&w.out, time.Since(start))
+}
+
+// identity declares the stream when that is needed. A server that forgot the stream is told its brand again.
+func (w *Writer) identity(ctx context.Context) (codec.Identity, error) {
+	known, brand := w.place.identity.Load(), w.cfg.Brand
+	if known != nil && !w.out.declare {
+		return *known, nil
+	}
+	if known != nil && brand == "" {
+		brand = known.Brand
+	}
+	id, err := w.place.declare(ctx, brand)
+	if err == nil {
+		w.out.declare = false
+	}
+	return id, err
+}
+
+// refill moves batches from the queue to those that are sent. Those of a named producer go one by one: its numbers may
+// leave gaps, so one that fails must not be overtaken.
+func (w *Writer) refill() {
+	limit := callsInFlight
+	if w.cfg.Producer != "" {
+		limit = 1
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(limit-len(w.out.sent), len(w.queue))
+	w.out.sent = append(w.out.sent, w.queue[:n]...)
+	w.queue = append(w.queue[:0:0], w.queue[n:]...)
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits for d, or until ctx ends: then it is false.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// backOff is the pause before the nth repetition, n from 1: doubling from 20 ms to 2 s, half of it at random.
+func backOff(n int) time.Duration {
+	d := min(20*time.Millisecond<<min(n-1, 10), 2*time.Second)
+	return d/2 + rand.N(d/2)
+}

@@ -1,0 +1,91 @@
+package input
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// jsonReader makes one message of each JSON value; one stands on each line. The
+// text of the value is kept as it is. Blank lines are skipped.
+type jsonReader struct {
+	cfg   Config
+	lines *lineReader
+}
+
+func (r *jsonReader) Next() (Row, error) {
+	for {
+		l, err := r.lines.next()
+		if err != nil {
+			return Row{}, err
+		}
+		row := Row{Line: l.number, Offset: l.offset}
+		if l.err != nil {
+			return row, r.cfg.lineError(l.number, l.err)
+		}
+		text := bytes.TrimSpace(l.withoutMark())
+		if len(text) == 0 {
+			continue
+		}
+		if err = checkJSON(text); err == nil {
+			row.Message, err = r.cfg.jsonMessage(bytes.Clone(text), fieldOf(text))
+		}
+		if err != nil {
+			return row, r.cfg.lineError(l.number, err)
+		}
+		return row, nil
+	}
+}
+
+func checkJSON(text []byte) error {
+	if json.Valid(text) {
+		if !utf8.Valid(text) {
+			return ErrUTF8
+		}
+		return nil
+	}
+	var v json.RawMessage
+	return notJSON(json.Unmarshal(text, &v))
+}
+
+func notJSON(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("not JSON at byte %d: %w", syntax.Offset, err)
+	}
+	return fmt.Errorf("not JSON: %w", err)
+}
+
+// fieldOf returns a function that gives the text of a field of text, which is
+// JSON and should be an object: a string's characters, a number or a boolean as it is written.
+func fieldOf(text []byte) func(string) (string, error) {
+	var fields map[string]json.RawMessage
+	return func(name string) (string, error) {
+		if fields == nil {
+			if text[0] != '{' {
+				return "", fmt.Errorf("field %q is asked for, and this is not an object", name)
+			}
+			if err := json.Unmarshal(text, &fields); err != nil {
+				return "", notJSON(err)
+			}
+		}
+		return scalar(name, fields[name])
+	}
+}
+
+func scalar(name string, value json.RawMessage) (string, error) {
+	if len(value) == 0 {
+		return "", fmt.Errorf("no field %q", name)
+	}
+	switch value[0] {
+	case '"':
+		var s string
+		err := json.Unmarshal(value, &s)
+		return s, err
+	case '{', '[', 'n':
+		return "", fmt.Errorf("field %q is %.32s: want a string, a number or a boolean", name, value)
+	}
+	return string(value), nil
+}

@@ -1,0 +1,103 @@
+// Package when reads how people name a place in a stream, a length of time, and
+// the time of an event.
+package when
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+// Point is a place in a stream: an id, an entry id, or an instant.
+type Point struct {
+	ID    codec.ID      // not zero: this id
+	Entry codec.EntryID // not zero: this address
+	Time  time.Time     // otherwise; the zero time for 0-0, where every stream begins
+}
+
+// PointRule says what ParsePoint reads.
+const PointRule = "want an id (ORD0Oo7WXyCPsu), an entry id (1764421200000-0), a time (2026-11-29T13:00:00Z, or UTC: 2026-11-29, " +
+	"2026-11-29 13:00, 2026-11-29 13:00:05), or how long ago (90s, 15m, 2h, 7d)"
+
+// ParsePoint reads an ID, an entry id, a TIME, or an AGO counted back from now.
+func ParsePoint(s string, now time.Time) (Point, error) {
+	if id, err := codec.Parse(s); err == nil {
+		return Point{ID: id}, nil
+	}
+	if e, err := codec.ParseEntryID(s); err == nil {
+		return Point{Entry: e}, nil
+	}
+	if t, ok := parseTime(s); ok {
+		return Point{Time: t}, nil
+	}
+	if ago, err := ParseDuration(s); err == nil {
+		return Point{Time: now.Add(-ago)}, nil
+	}
+	return Point{}, fmt.Errorf("%s", PointRule)
+}
+
+// IsTime reports whether p is an instant, and not an address.
+func (p Point) IsTime() bool { return p.ID.IsZero() && p.Entry.IsZero() }
+
+var layouts = []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"}
+
+func parseTime(s string) (time.Time, bool) {
+	for _, layout := range layouts {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// eventLayouts are those of files: with a T or a space, with - or /.
+var eventLayouts = append(layouts, "2006-01-02T15:04:05", "2006/01/02 15:04:05", "2006/01/02 15:04", "2006/01/02")
+
+// EventRule says what ParseEvent reads.
+const EventRule = "want a time as in 2026-11-29T13:00:00Z, 2026-11-29 13:00:05.25 or 2026/11/29 13:00:05 (UTC where no zone is given)"
+
+// ParseEvent reads the time of an event as data files spell it, fractions of a
+// second included. Without a zone it is UTC.
+func ParseEvent(s string) (time.Time, error) {
+	for _, layout := range eventLayouts {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s", EventRule)
+}
+
+// DurationRule says what ParseDuration reads.
+const DurationRule = "want a length of time above zero, as in 500ms, 90s, 15m, 2h30m, 7d, 2w"
+
+// maxDays is a century, which a time.Duration holds with room for the hours.
+const maxDays = 36500
+
+var longUnits = regexp.MustCompile(`^(?:(\d{1,6})w)?(?:(\d{1,6})d)?`)
+
+// ParseDuration reads a Go duration, with weeks and days in front: 2w, 7d, 1d12h.
+// It has to be above zero.
+func ParseDuration(s string) (time.Duration, error) {
+	m := longUnits.FindStringSubmatch(s)
+	weeks, _ := strconv.Atoi(m[1])
+	days, _ := strconv.Atoi(m[2])
+	if days += 7 * weeks; days > maxDays {
+		return 0, fmt.Errorf("%s", DurationRule)
+	}
+	total := time.Duration(days) * 24 * time.Hour
+	if rest := s[len(m[0]):]; rest != "" || s == "" {
+		d, err := time.ParseDuration(rest)
+		if err != nil || strings.HasPrefix(rest, "-") {
+			return 0, fmt.Errorf("%s", DurationRule)
+		}
+		total += d
+	}
+	if total <= 0 {
+		return 0, fmt.Errorf("%s", DurationRule)
+	}
+	return total, nil
+}

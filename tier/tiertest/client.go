@@ -1,0 +1,91 @@
+package tiertest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+// Dial connects to a server, or through a proxy, until the test ends.
+func Dial(t testing.TB, s interface{ URL() string }) *tier.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	c, err := tier.Dial(ctx, s.URL(), tier.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// AuditedScope is a Scope that is audited when the test ends, and then removed from the server.
+func AuditedScope(t testing.TB, s *Server) string {
+	t.Helper()
+	scope := Scope(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		defer cancel()
+		c, err := tier.Dial(ctx, s.URL(), tier.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := stream.Check(ctx, c, scope); err != nil {
+			t.Errorf("audit of scope %s: %v", scope, err)
+		}
+		if err := purge(ctx, s, scope); err != nil {
+			t.Errorf("purge of scope %s: %v", scope, err)
+		}
+	})
+	return scope
+}
+
+// purge deletes a scope's keys and its node number: a deployment has 512 of them, and tests make more scopes.
+func purge(ctx context.Context, s *Server, scope string) error {
+	raw, err := Raw(s)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	number, err := raw.Do(ctx, raw.B().Hget().Key(tier.NodesKey).Field("scope:"+scope).Build()).ToString()
+	if err == nil {
+		err = raw.Do(ctx, raw.B().Hdel().Key(tier.NodesKey).Field("scope:"+scope, "node:"+number).Build()).Error()
+	}
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return err
+	}
+	var cursor uint64
+	for {
+		page, err := raw.Do(ctx, raw.B().Scan().Cursor(cursor).Match("emq:{"+scope+"}:*").Count(1000).Build()).AsScanEntry()
+		if err != nil {
+			return err
+		}
+		for _, key := range page.Elements {
+			if err := raw.Do(ctx, raw.B().Del().Key(key).Build()).Error(); err != nil {
+				return err
+			}
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// Raw connects past package tier, as a program that knows nothing of it does. The caller closes it.
+func Raw(s interface{ URL() string }) (rueidis.Client, error) {
+	opt, err := rueidis.ParseURL(s.URL())
+	if err != nil {
+		return nil, err
+	}
+	opt.DisableCache = true
+	opt.ForceSingleClient = true // of one node, in cluster mode too
+	opt.ConnWriteTimeout = 10 * time.Second
+	return rueidis.NewClient(opt)
+}

@@ -1,0 +1,168 @@
+package tiertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/echomq/pipeline/tier/embedded"
+)
+
+// Kind is a sort of server that the pipeline has to work on.
+type Kind string
+
+// The kinds, in the order in which EachServer runs them. Clusters are of one
+// node: it owns all slots, and is as strict about them as a large one.
+const (
+	Valkey        Kind = "valkey"
+	ValkeyCluster Kind = "valkey-cluster"
+	Redis         Kind = "redis"
+	RedisCluster  Kind = "redis-cluster"
+)
+
+var kinds = []Kind{Valkey, ValkeyCluster, Redis, RedisCluster}
+
+// Cluster says whether servers of the kind are in cluster mode.
+func (k Kind) Cluster() bool { return strings.HasSuffix(string(k), "-cluster") }
+
+func (k Kind) binary() string { return strings.TrimSuffix(string(k), "-cluster") + "-server" }
+
+// startLimit is generous: a cluster takes 2 s to call itself complete, and the
+// machine may be busy with other packages' tests.
+const startLimit = 30 * time.Second
+
+// Server is a running server.
+type Server struct {
+	*embedded.Server
+	Kind Kind
+
+	private bool
+}
+
+// kindsEnv narrows the kinds on a laptop, as in PIPELINE_TEST_SERVERS=valkey or
+// valkey,redis-cluster. Where CI is set it has no effect.
+const kindsEnv = "PIPELINE_TEST_SERVERS"
+
+func wantedKinds(env func(string) string) ([]Kind, error) {
+	list := env(kindsEnv)
+	if list == "" || env("CI") != "" {
+		return kinds, nil
+	}
+	var wanted []Kind
+	for name := range strings.SplitSeq(list, ",") {
+		k := Kind(strings.TrimSpace(name))
+		if !slices.Contains(kinds, k) {
+			return nil, fmt.Errorf("%s: no kind of server is called %q; there are %q", kindsEnv, k, kinds)
+		}
+		wanted = append(wanted, k)
+	}
+	return wanted, nil
+}
+
+// EachServer runs f as a parallel subtest on one server of each kind. The
+// servers are shared by all tests of the binary: what f writes belongs into a
+// Scope of its own, and what harms a server is for Private.
+func EachServer(t *testing.T, f func(t *testing.T, s *Server)) {
+	t.Helper()
+	wanted, err := wantedKinds(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range wanted {
+		t.Run(string(k), func(t *testing.T) {
+			t.Parallel()
+			f(t, Shared(t, k))
+		})
+	}
+}
+
+// Shared returns the server of one kind that EachServer uses too.
+func Shared(t testing.TB, k Kind) *Server {
+	t.Helper()
+	s, err := servers.get(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Private starts a server for one test, which may kill, freeze, fill and flush
+// it, and ends it with the test. args are more arguments for the server, as in
+// "--maxmemory", "20mb" or "--appendonly", "yes".
+func Private(t testing.TB, k Kind, args ...string) *Server {
+	t.Helper()
+	s, err := launch(k, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.private = true
+	t.Cleanup(func() { end(s) })
+	return s
+}
+
+func launch(k Kind, args ...string) (*Server, error) {
+	if !slices.Contains(kinds, k) {
+		return nil, fmt.Errorf("tiertest: no kind of server is called %q", k)
+	}
+	binary, err := exec.LookPath(k.binary())
+	if err != nil {
+		return nil, fmt.Errorf("tiertest: the tests run on Valkey and on Redis, and this machine has no %s: run scripts/setup test, or install it", k.binary())
+	}
+	// Not t.TempDir: its name is too long for a socket.
+	dir, err := os.MkdirTemp("", "tiertest-")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	s, err := embedded.Start(ctx, embedded.Config{Binary: binary, Dir: dir, Cluster: k.Cluster(), Args: args})
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return &Server{Server: s, Kind: k}, nil
+}
+
+// end kills: nobody reads the data again, and a kill takes no time.
+func end(s *Server) {
+	s.Kill()
+	_ = os.RemoveAll(s.Dir())
+}
+
+// pool holds the shared servers of this test binary. It is the one global of
+// the package: a test binary has no other place that outlives a test.
+type pool struct {
+	mu   sync.Mutex
+	made map[Kind]func() (*Server, error)
+}
+
+var servers = pool{made: map[Kind]func() (*Server, error){}}
+
+// get starts a server when it is first asked for; kinds start side by side.
+func (p *pool) get(k Kind) (*Server, error) {
+	p.mu.Lock()
+	once, ok := p.made[k]
+	if !ok {
+		once = sync.OnceValues(func() (*Server, error) { return launch(k) })
+		p.made[k] = once
+	}
+	p.mu.Unlock()
+	return once()
+}
+
+func (p *pool) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, get := range p.made {
+		if s, err := get(); err == nil {
+			end(s)
+		}
+	}
+	clear(p.made)
+}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -86,6 +87,23 @@ func (p *place) known(ctx context.Context) (codec.Identity, error) {
 	id := codec.Identity{Brand: codec.Brand(row[1]), Node: node}
 	p.identity.Store(&id)
 	return id, nil
+}
+
+// readable is known, or a log that another program filled: its entries are foreign. ErrNoStream, ErrStreamRemoved.
+func (p *place) readable(ctx context.Context) error {
+	_, err := p.known(ctx)
+	if !errors.Is(err, ErrNoStream) {
+		return err
+	}
+	key := p.addr.LogKey()
+	m, askErr := p.client.Do(ctx, key, p.client.B().Exists().Key(key).Build())
+	if askErr != nil {
+		return askErr
+	}
+	if n, askErr := m.AsInt64(); askErr != nil || n == 1 {
+		return askErr
+	}
+	return err
 }
 
 // records decodes an entry. Of a stream that nobody declared, every entry is foreign.

@@ -42,7 +42,7 @@ func (r *Reader) Identity(ctx context.Context) (codec.Identity, error) { return 
 // An error ends it: ErrNoStream, ErrTrimmed if what is asked for, or was to be read next, is gone.
 func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Record, error] {
 	return func(yield func(codec.Record, error) bool) {
-		if _, err := r.place.known(ctx); err != nil {
+		if err := r.place.readable(ctx); err != nil {
 			yield(codec.Record{}, err)
 			return
 		}
@@ -91,7 +91,7 @@ func (r *Reader) Since(ctx context.Context, t time.Time) iter.Seq2[codec.Record,
 
 // Last returns the newest n messages, ascending.
 func (r *Reader) Last(ctx context.Context, n int) ([]codec.Record, error) {
-	if _, err := r.place.known(ctx); err != nil {
+	if err := r.place.readable(ctx); err != nil {
 		return nil, err
 	}
 	key := r.place.addr.LogKey()

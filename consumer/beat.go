@@ -1,0 +1,66 @@
+package consumer
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+const (
+	maxRenew = 4096 // entries a call
+
+	// A consumer renews three times a lease, so that it can miss two. One that holds nothing only shows that it is alive,
+	// and does so less often; after ten leases of silence others would retire it.
+	beatsPerLease   = 3
+	idleBeatEvery   = 9 // beats
+	retireEvery     = 10 * time.Minute
+	retireAtFirstAt = 2 // beats: consumers that never live long retire others too
+)
+
+// beatLoop keeps the leases of all that is in flight, begun or not, from fetch to settle. It depends on no handler.
+func (r *run) beatLoop() {
+	every := r.lease / beatsPerLease
+	retireEach := max(1, int(retireEvery/every))
+	for n := 1; pause(r.calls, every); n++ {
+		if !r.renew(n%idleBeatEvery == 0) {
+			return
+		}
+		if n%retireEach == min(retireAtFirstAt, retireEach-1) {
+			if err := r.member.Retire(r.calls); err != nil && !r.worthWaiting("retire", err) {
+				return
+			}
+		}
+	}
+}
+
+// renew renews what is in flight. With nothing in flight it sends a mere beat, or nothing at all.
+func (r *run) renew(beat bool) bool {
+	entries := r.desk.entries(nil)
+	if len(entries) == 0 {
+		return !beat || r.renewBatch(nil)
+	}
+	for batch := range slices.Chunk(entries, maxRenew) {
+		if !r.renewBatch(batch) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) renewBatch(entries []codec.EntryID) bool {
+	return r.call(r.calls, "renew", &r.line, func() error {
+		entries = r.desk.inFlight(entries)
+		gone, err := r.member.Renew(r.calls, entries)
+		if err != nil || len(gone) == 0 {
+			return err
+		}
+		n := 0
+		r.desk.ask(func(t *tracker) { n = t.vanished(gone) })
+		r.metrics.lost[lostGone].Add(float64(n))
+		r.log.warn("entries are not pending any more while they are handled: they were trimmed, or settled by another program",
+			slog.Int("entries", n), slog.String("first", gone[0].String()))
+		return nil
+	})
+}

@@ -1,0 +1,42 @@
+package consumer_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// The server has no persistence; each iteration is one message, from a group with everything unread to nothing pending.
+func BenchmarkConsumer(b *testing.B) {
+	for _, bc := range []struct {
+		name string
+		pack int
+	}{{"plain", 1}, {"pack=100", 100}} {
+		b.Run(bc.name, func(b *testing.B) {
+			s := newStage(b, tiertest.Private(b, tiertest.Valkey).URL())
+			s.append(b.N, bc.pack)
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			done := make(chan struct{})
+			handler := func(context.Context, *consumer.Delivery) error {
+				if left.Add(-1) == 0 {
+					close(done)
+				}
+				return nil
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			r := s.run(s.source(), handler, consumer.Config{})
+			<-done
+			b.StopTimer()
+			r.stop()
+			if err := r.wait(patience); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+// reaction is what is done about a call's outcome.
+type reaction uint8
+
+const (
+	goOn   reaction = iota
+	again           // after a pause
+	ask             // what this member still holds, then again
+	giveUp          // waiting does not help: the run ends
+)
+
+// reactionTo is the one place where errors of the server are told apart.
+func reactionTo(err error) reaction {
+	if err == nil {
+		return goOn
+	}
+	if errors.Is(err, tier.ErrFenced) {
+		return ask
+	}
+	switch class := tier.Classify(err); {
+	case class == tier.ErrNoGroup:
+		return giveUp // and not healed yet: a group that was lost is made again by its operator
+	case class.Reaction == tier.Surface:
+		return giveUp
+	default:
+		return again
+	}
+}
+
+// Repeating a fenced call at once is fine, since each refusal is answered by a Sync; but a member that is fenced each
+// time it looks leaves its server a pause.
+const fencesInARow = 4
+
+// call makes a call of the member and repeats it until it has succeeded: f does it, and makes the change of the tracker
+// that follows from it. All repeats are harmless: what was done the first time is not done twice. It is false when the
+// loop is to end, since wait ended while the server was not to be had, or the run failed.
+//
+// The line keeps the fence tight. A number that a Sync brought allows only what that Sync found, or what was fetched
+// since: so what is carried by a call, and what is known here, must not change between the two. Settling and
+// accepting what was read share the line; all others have it alone.
+func (r *run) call(wait context.Context, name string, line sync.Locker, f func() error) bool {
+	for try := 1; ; try++ {
+		line.Lock()
+		looks := r.looks.Load()
+		err := f()
+		line.Unlock()
+		if reactionTo(err) == ask {
+			if err = r.resync(looks); err == nil && try < fencesInARow {
+				continue
+			}
+			if err == nil {
+				err = tier.ErrFenced
+			}
+		}
+		if err == nil {
+			return true
+		}
+		if !r.worthWaiting(name, err) || !pause(wait, callDelay(try)) || r.calls.Err() != nil {
+			return false
+		}
+	}
+}
+
+// worthWaiting notes a failed call, and ends the run if it is one that waiting does not help.
+func (r *run) worthWaiting(name string, err error) bool {
+	r.failure.Lock()
+	r.failure.last = err
+	r.failure.Unlock()
+	if r.calls.Err() != nil {
+		return false // the call was cut off by the end of the stop
+	}
+	r.metrics.callFails.WithLabelValues(name).Inc()
+	if reactionTo(err) == giveUp {
+		r.fail(err)
+		return false
+	}
+	r.log.warn("call failed, it is tried again", slog.String("call", name), slog.Any("err", err))
+	return true
+}
+
+// resync learns the member's number and what it holds, after a refusal; unless another loop has done so since.
+func (r *run) resync(looks uint64) error {
+	r.line.Lock()
+	defer r.line.Unlock()
+	if r.looks.Load() != looks {
+		return nil
+	}
+	held, err := r.sync()
+	if err == nil {
+		r.reconcile(held)
+	}
+	return err
+}
+
+// sync asks what is held. The caller has the line alone, reconciles, and lets go of the line only then. It counts before
+// and after: a read that begins in between must not be accepted unseen either.
+func (r *run) sync() ([]tier.Held, error) {
+	r.looks.Add(1)
+	defer r.looks.Add(1)
+	return r.member.Sync(r.calls)
+}
+
+// reconcile drops what is held no more, and returns what is held though nobody here knows of it. While a read is under
+// way that may be what it brings; see recover.
+func (r *run) reconcile(held []tier.Held) (unknown []tier.Held) {
+	lost, unknown := r.desk.reconcile(held)
+	if len(lost) > 0 {
+		r.metrics.lost[lostLease].Add(float64(len(lost)))
+		r.log.warn("leases lost: other consumers have taken over entries that this one holds; it was silent for longer than the lease",
+			slog.Int("entries", len(lost)), slog.String("first", lost[0].entry.String()), slog.Duration("lease", r.lease))
+	}
+	return unknown
+}
+
+// refusesLetters tells whether the server refused a move to the dead letters in a way that concerns these only.
+func refusesLetters(err error) bool {
+	for _, class := range []*tier.Class{tier.ErrStoreFull, tier.ErrMisconf, tier.ErrPermission, tier.ErrWrongType} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,107 @@
+package consumer
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+const (
+	defaultConcurrency  = 8
+	defaultDrainTimeout = 10 * time.Second
+
+	inFlightPerWorker  = 64
+	minDefaultInFlight = 256
+	maxDefaultInFlight = 2048
+	maxInFlight        = 1 << 16
+
+	maxNamePrefix = 100 // of the 128 bytes of a name, the rest is for what makes it unique
+)
+
+// Config of a Consumer. The zero value is ready to use.
+type Config struct {
+	// Name begins the name under which the server lists this consumer; a random part makes it this run's own. Default
+	// host and process id. It only serves people who look at the group.
+	Name string
+	// Concurrency is how many handlers run at the same time. Default 8. Too few leave the machine idle while handlers
+	// wait for others; too many make what they share the bottleneck, and lengthen a stop.
+	Concurrency int
+	// MaxInFlight is how many messages may be fetched and not settled. Default 64 for each worker, at least 256, at most
+	// 2048; at least Concurrency, at most 65536. Of plain messages, 2048 at most are used, and a pack counts with
+	// all its messages, so that one pack may exceed the bound, and more once after packs have grown. Small, workers wait
+	// for the server; large, memory grows, messages wait here while other consumers are idle, and more is repeated after
+	// a crash. With slow handlers take a small multiple of Concurrency.
+	MaxInFlight int
+	// DrainTimeout is how long handlers may go on after the end of Run's context. Default 10 s. Too short, work is
+	// interrupted and done again elsewhere; longer than the patience of whoever stops the process, the process is killed
+	// and what it holds waits for its lease.
+	DrainTimeout time.Duration
+	// Logger receives what happens. Nil discards. Repeated warnings are held back.
+	Logger *slog.Logger
+	// Registerer receives the metrics. Nil is fine. Consumers of one process may share one.
+	Registerer prometheus.Registerer
+}
+
+func (c *Config) setDefaults() {
+	if c.Name == "" {
+		c.Name = defaultName()
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = defaultConcurrency
+	}
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = max(c.Concurrency, min(maxDefaultInFlight, max(minDefaultInFlight, inFlightPerWorker*c.Concurrency)))
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = defaultDrainTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func (c *Config) validate() error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
+	}
+	if err := tier.CheckName("consumer", c.Name); err != nil {
+		return refuse("Name: %w", err)
+	}
+	switch {
+	case len(c.Name) > maxNamePrefix:
+		return refuse("Name has %d bytes, at most %d", len(c.Name), maxNamePrefix)
+	case c.Concurrency < 1 || c.Concurrency > maxInFlight:
+		return refuse("Concurrency is %d, want 1 to %d", c.Concurrency, maxInFlight)
+	case c.MaxInFlight < c.Concurrency:
+		return refuse("MaxInFlight is %d, below the Concurrency of %d: workers would never have a message", c.MaxInFlight, c.Concurrency)
+	case c.MaxInFlight > maxInFlight:
+		return refuse("MaxInFlight is %d, at most %d", c.MaxInFlight, maxInFlight)
+	case c.DrainTimeout < 0:
+		return refuse("DrainTimeout is %s, want more than nothing", c.DrainTimeout)
+	}
+	return nil
+}
+
+// defaultName is host and process id, in the letters of a name.
+func defaultName() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "consumer"
+	}
+	host = strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '-'
+	}, host)
+	pid := "-" + strconv.Itoa(os.Getpid())
+	return host[:min(len(host), maxNamePrefix-len(pid))] + pid
+}

@@ -1,0 +1,61 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// minLease is the shortest lease that leaves room for three renewals and a pause of the process between them.
+const minLease = 500 * time.Millisecond
+
+// Consumer gives the messages of one source to a handler. It is used once.
+type Consumer struct {
+	source  Source
+	handler Handler
+	cfg     Config
+	ran     atomic.Bool
+	ready   chan struct{}
+}
+
+// New checks the configuration and fills in its defaults. It sends nothing and starts nothing. The error is ErrConfig.
+func New(source Source, handler Handler, cfg Config) (*Consumer, error) {
+	if source == nil || handler == nil {
+		return nil, fmt.Errorf("%w: a consumer needs a source and a handler", ErrConfig)
+	}
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Consumer{source: source, handler: handler, cfg: cfg, ready: make(chan struct{})}, nil
+}
+
+// Ready is closed when the consumer has joined its group and begins to read.
+func (c *Consumer) Ready() <-chan struct{} { return c.ready }
+
+// Run joins the group and handles its messages until ctx ends, then stops: it fetches nothing more, hands back what was
+// not begun, lets handlers finish for up to Config.DrainTimeout, settles what they did, and leaves the group. It returns
+// nil after a clean stop.
+//
+// A server that cannot be reached once the consumer has joined is waited for. What does not get better by waiting ends
+// Run in the same orderly way: a missing right, a key of a wrong type, a group that was deleted.
+//
+// Errors, possibly joined: what Join answered; ErrRan; ErrLeaseTooShort; a *tier.Error that is not worth waiting for;
+// *StuckError; *UnsettledError.
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.ran.CompareAndSwap(false, true) {
+		return ErrRan
+	}
+	member, err := c.source.Join(ctx, c.cfg.Name)
+	if err != nil {
+		return fmt.Errorf("consumer: join: %w", err)
+	}
+	r := newRun(c, ctx, member)
+	if member.Lease() < minLease {
+		r.leave()
+		return fmt.Errorf("%w (it is %s)", ErrLeaseTooShort, member.Lease())
+	}
+	close(c.ready)
+	return r.untilStopped(ctx)
+}

@@ -1,0 +1,179 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// desk is where the loops meet: the tracker, one at a time, and what they wait for.
+type desk struct {
+	gauge func(delta int) // of messages in flight
+
+	mu      sync.Mutex
+	t       *tracker
+	work    sync.Cond     // there is a message to begin, or there will be none
+	through chan struct{} // an entry is through
+	room    chan struct{} // there may be room again
+}
+
+func newDesk(values context.Context, max int, gauge func(delta int)) *desk {
+	d := &desk{
+		gauge:   gauge,
+		t:       newTracker(values, max),
+		through: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
+	d.work.L = &d.mu
+	return d
+}
+
+// signal wakes the one loop that waits on c, now or when it next looks.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// change runs f on the tracker and tells whoever waits for what came of it.
+func (d *desk) change(f func(t *tracker)) {
+	d.mu.Lock()
+	messages := d.t.messages
+	f(d.t)
+	delta := d.t.messages - messages
+	through := len(d.t.through) > 0
+	d.mu.Unlock()
+	if delta != 0 {
+		d.gauge(delta)
+	}
+	if through {
+		signal(d.through)
+	}
+	signal(d.room)
+}
+
+// take adds what was fetched, for workers to begin.
+func (d *desk) take(leased []tier.Leased) {
+	d.change(func(t *tracker) {
+		for fresh := t.take(leased); fresh > 0; fresh-- {
+			d.work.Signal()
+		}
+	})
+}
+
+// begin waits for a message; false when there will be none.
+func (d *desk) begin() (*flight, *message, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		if f, m := d.t.begin(); f != nil {
+			return f, m, true
+		}
+		if d.t.closed {
+			return nil, nil, false
+		}
+		d.work.Wait()
+	}
+}
+
+// finish takes a message back.
+func (d *desk) finish(f *flight, m *message, err error) outcome {
+	d.mu.Lock()
+	o, through := d.t.finish(f, m, err)
+	d.mu.Unlock()
+	if through {
+		signal(d.through)
+	}
+	return o
+}
+
+// collect moves what is through into by and reports whether there was any.
+func (d *desk) collect(by *[verdicts][]*flight) (any bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.t.collect(by)
+}
+
+// pending narrows flights down to those that are still held, in place.
+func (d *desk) pending(flights []*flight) []*flight {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kept := flights[:0]
+	for _, f := range flights {
+		if f.dropped {
+			continue
+		}
+		if f.gone {
+			d.t.remove(f)
+			continue
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// remove ends flights.
+func (d *desk) remove(flights []*flight) {
+	d.change(func(t *tracker) {
+		for _, f := range flights {
+			t.remove(f)
+		}
+	})
+}
+
+// entries lists what is in flight.
+func (d *desk) entries(dst []codec.EntryID) []codec.EntryID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.t.entries(dst)
+}
+
+// close lets workers begin no other entry.
+func (d *desk) close() {
+	d.change(func(t *tracker) {
+		t.close()
+		d.work.Broadcast()
+	})
+}
+
+// interrupt ends the contexts of the handlers at work.
+func (d *desk) interrupt() {
+	var running []*handling
+	d.change(func(t *tracker) { running = t.interrupt() })
+	for _, h := range running {
+		h.end(ErrDrainTimeout)
+	}
+}
+
+// reconcile compares with what is held according to the server, and ends the contexts of handlers whose entries are
+// another's now.
+func (d *desk) reconcile(held []tier.Held) (lost []*flight, unknown []tier.Held) {
+	var running []*handling
+	d.change(func(t *tracker) { lost, running, unknown = t.reconcile(held) })
+	for _, h := range running {
+		h.end(ErrLeaseLost)
+	}
+	return lost, unknown
+}
+
+// ask runs f on the tracker, for what needs no telling.
+func (d *desk) ask(f func(t *tracker)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(d.t)
+}
+
+// inFlight narrows entries down to those that are in flight still, in place.
+func (d *desk) inFlight(entries []codec.EntryID) []codec.EntryID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kept := entries[:0]
+	for _, e := range entries {
+		if d.t.flights[e] != nil {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

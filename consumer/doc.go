@@ -1,0 +1,39 @@
+// Package consumer is the runtime that gives the messages of a group to a handler: it fetches, handles, settles, keeps
+// leases alive, takes over what others left behind, and stops without losing anything. Its main type is [Consumer].
+//
+//	c, err := consumer.New(consumer.Group(group), handler, consumer.Config{Concurrency: 8})
+//	err = c.Run(ctx) // until ctx ends; nil after a clean stop
+//
+// # Delivery
+//
+// At least once. A message is settled after its handler has returned nil, never before. It is handled again when
+//
+//   - its handler returned an error, panicked or ended its goroutine: after a growing, random pause of at most the
+//     group's lease, by any consumer of the group;
+//   - its consumer died, or was silent for longer than the lease: by another consumer;
+//   - it stands in a pack of which another message failed, or that changed hands: the entry is the unit of settling, so a
+//     pack comes again whole, once all of its messages are through.
+//
+// [Delivery.Attempt] counts. It is not counted as an attempt when a stop got in the way: what was fetched and not begun
+// is handed back to others at once, and so is what the drain deadline interrupted.
+//
+// A consumer that was frozen past its lease changes nothing when it wakes: whatever it wants to settle, renew or hand
+// back is refused as a whole until it has learned what it still holds. The contexts of handlers whose entries are gone
+// end with the cause [ErrLeaseLost]. What such a handler does outside the server cannot be taken back: effects need to be
+// idempotent, or to be guarded by the message's id.
+//
+// # Order
+//
+// None. Messages are begun in the order in which they were fetched, on several workers, and failed ones come back later.
+// A consumer with Concurrency 1, alone in its group, handles them in order until one fails.
+//
+// # What never reaches the handler
+//
+// Entries whose envelope cannot be decoded go to the group's dead letters with the reason. Entries that were trimmed
+// while they were pending are counted as lost to retention. Foreign entries, written by other programs in their own
+// form, do reach the handler, with their raw fields and a zero ID.
+//
+// # Cost
+//
+// An idle consumer sends fewer than two commands a second (with a lease of two seconds or more). Memory is bounded by Config.MaxInFlight messages.
+package consumer

@@ -1,0 +1,79 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+var (
+	// ErrLeaseLost is the cause with which a handler's context ends when another consumer has taken over its message:
+	// this one was silent for longer than the lease. Nothing that the handler returns has an effect.
+	ErrLeaseLost = errors.New("consumer: the lease was lost: another consumer has the message now")
+	// ErrDrainTimeout is the cause with which a handler's context ends when the consumer is stopping and
+	// Config.DrainTimeout is over. The message is handed back, and this attempt is not counted.
+	ErrDrainTimeout = errors.New("consumer: stopping: the drain time is over")
+	// ErrRan is returned by a second Run.
+	ErrRan = errors.New("consumer: Run was called before: make a new Consumer")
+	// ErrConfig is matched by every refusal of New.
+	ErrConfig = errors.New("consumer: bad config")
+	// ErrLeaseTooShort is returned by Run for a group with a lease so short that a pause of the process would lose it.
+	ErrLeaseTooShort = errors.New("consumer: the group's lease is below " + minLease.String() + ": delete the group and create it with a longer one")
+)
+
+// errGoexit is the failure of a handler that ended its goroutine, as testing.T.FailNow does.
+var errGoexit = errors.New("consumer: the handler ended its goroutine (runtime.Goexit)")
+
+// PanicError is the failure of a handler that panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("consumer: the handler panicked: %v\n%s", e.Value, e.Stack)
+}
+
+// Unwrap is the value, if that is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// StuckError says that handlers went on although their contexts had ended, so that Run returned without them. Their
+// messages keep their leases and are delivered again when these end.
+type StuckError struct {
+	Messages []codec.Position
+	Waited   time.Duration
+}
+
+func (e *StuckError) Error() string {
+	const most = 10
+	names := make([]string, 0, most+1)
+	for _, p := range e.Messages {
+		if len(names) == most {
+			names = append(names, "...")
+			break
+		}
+		names = append(names, p.String())
+	}
+	return fmt.Sprintf("consumer: %d handlers do not end after %s: they ignore their context (%s)",
+		len(e.Messages), e.Waited, strings.Join(names, ", "))
+}
+
+// UnsettledError says that the consumer stopped before the server had acknowledged all that was handled. What it did not
+// learn of is delivered again.
+type UnsettledError struct {
+	Entries int
+	Err     error // of the last attempt
+}
+
+func (e *UnsettledError) Error() string {
+	return fmt.Sprintf("consumer: stopped with %d entries unsettled, which come again: %v", e.Entries, e.Err)
+}
+
+// Unwrap is the error of the last attempt.
+func (e *UnsettledError) Unwrap() error { return e.Err }

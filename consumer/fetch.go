@@ -1,0 +1,186 @@
+package consumer
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+const (
+	// A read waits for new entries for idleWait, and for busyWait while something is in flight or parked, since that may
+	// call for a look. It is not cut short, so a stop waits for it.
+	idleWait = time.Second
+	busyWait = 250 * time.Millisecond
+)
+
+// fetcher brings entries in: new ones by reading, those whose lease has ended by looking for them. It does one at a time,
+// and each in turn when there is both, so that neither starves the other, and neither takes room that the other was
+// promised.
+type fetcher struct {
+	*run
+	look    look
+	perItem int  // messages an entry has: the most of late
+	failed  int  // reads in a row
+	suspect bool // entries may be held here that nobody knows of
+}
+
+func (r *run) fetchLoop() {
+	f := fetcher{run: r, perItem: unknownSize}
+	for f.fetching.Err() == nil {
+		if !f.step() {
+			return
+		}
+	}
+}
+
+// step does what is due; false ends the loop.
+func (f *fetcher) step() bool {
+	if f.suspect && !f.recover(nil) {
+		return false
+	}
+	room, due := f.ask()
+	if f.look.isDue(time.Now(), due) && room.take > 0 {
+		n := room.entries(room.take, f.perItem)
+		if room.read > 0 {
+			n = (n + 1) / 2 // the other half is for what is new
+		}
+		if !f.takeOver(n) {
+			return false
+		}
+		room, due = f.ask()
+	}
+	if room.worthReading(f.cfg.MaxInFlight) {
+		wait := busyWait
+		if room.idle {
+			wait = idleWait
+		}
+		return f.read(room.entries(room.read, f.perItem), f.look.cutShort(wait, time.Now(), due))
+	}
+	f.await(due, room)
+	return true
+}
+
+// ask returns how much room there is, and when the first parked entry is due.
+func (f *fetcher) ask() (r room, due time.Time) {
+	f.desk.ask(func(t *tracker) { r, due = t.room(f.cfg.Concurrency), t.due })
+	return r, due
+}
+
+// await waits until there may be more room, or a look is due for which there is room.
+func (f *fetcher) await(due time.Time, r room) {
+	var look <-chan time.Time
+	if r.take > 0 {
+		timer := time.NewTimer(f.look.cutShort(lookEvery, time.Now(), due))
+		defer timer.Stop()
+		look = timer.C
+	}
+	select {
+	case <-f.fetching.Done():
+	case <-f.desk.room:
+	case <-look:
+	}
+}
+
+// unknownSize makes the first read bring a single entry: it may be a pack.
+const unknownSize = 1 << 20
+
+// entries is how many entries to ask for, at most most, so that their messages fit; one at least, if there is any room.
+func (r room) entries(most, perItem int) int {
+	return max(1, min(most, r.messages/perItem))
+}
+
+// worthReading waits for a quarter of the room, so that reads are not small, unless workers are about to run dry.
+func (r room) worthReading(limit int) bool {
+	return r.read > 0 && (r.hungry || 4*r.messages >= limit)
+}
+
+// learnSize follows packs that grow at once, and packs that shrink slowly.
+func (f *fetcher) learnSize(leased []tier.Leased) {
+	if len(leased) == 0 {
+		return
+	}
+	most := 1
+	for i := range leased {
+		most = max(most, len(leased[i].Records))
+	}
+	if f.perItem == unknownSize {
+		f.perItem = most
+	}
+	f.perItem = max(most, f.perItem-(f.perItem+7)/8)
+}
+
+// read brings new entries in. What a Sync has run beside is not taken on trust: its entries may have been taken over
+// between the server's reply and the Sync, and a settle with the new number would take them from their new owner.
+func (f *fetcher) read(n int, wait time.Duration) bool {
+	looks := f.looks.Load()
+	leased, err := f.member.Read(f.calls, n, wait)
+	f.learnSize(leased)
+	if err == nil && (len(leased) == 0 || f.accept(leased, looks)) {
+		f.failed = 0
+		return true
+	}
+	if err != nil {
+		f.failed++
+		if reactionTo(err) != ask && (!f.worthWaiting("read", err) || !pause(f.fetching, callDelay(f.failed))) {
+			f.recover(nil) // once, for the sake of those who would wait for a lease
+			return false
+		}
+	}
+	return f.recover(leased)
+}
+
+func (f *fetcher) accept(leased []tier.Leased, looks uint64) bool {
+	f.line.RLock()
+	defer f.line.RUnlock()
+	if f.looks.Load() != looks {
+		return false
+	}
+	f.desk.take(leased)
+	return true
+}
+
+// recover finds out, while no read is under way, what this member holds: of what was fetched the rest is dropped, and
+// what a failed read left behind is released, so that it is taken over at once instead of waiting for its lease.
+func (f *fetcher) recover(fetched []tier.Leased) bool {
+	f.suspect = true
+	return f.call(f.fetching, "sync", &f.line, func() error {
+		held, err := f.sync()
+		if err != nil {
+			return err
+		}
+		unknown := f.reconcile(held)
+		mine, stranded := claim(fetched, unknown)
+		f.metrics.lost[lostLease].Add(float64(len(fetched) - len(mine)))
+		f.desk.take(mine)
+		fetched = nil // if the release fails, they are known when this is tried again
+		if len(stranded) > 0 {
+			if err := f.member.Release(f.calls, stranded, 0); err != nil {
+				return err
+			}
+			f.metrics.released[releasedStranded].Add(float64(len(stranded)))
+			f.log.warn("entries were given to this consumer by a call whose reply was lost; they are released",
+				slog.Int("entries", len(stranded)))
+			f.park(stranded, time.Now())
+		}
+		f.suspect = false
+		return nil
+	})
+}
+
+// claim splits what is held and not known into what was fetched and what was stranded, whose delivery does not count.
+func claim(fetched []tier.Leased, held []tier.Held) (mine []tier.Leased, stranded []tier.Held) {
+	byEntry := make(map[codec.EntryID]int, len(fetched))
+	for i := range fetched {
+		byEntry[fetched[i].Entry] = i
+	}
+	for _, h := range held {
+		if i, ok := byEntry[h.Entry]; ok {
+			mine = append(mine, fetched[i])
+			continue
+		}
+		stranded = append(stranded, tier.Held{Entry: h.Entry, Deliveries: h.Deliveries - 1})
+	}
+	return mine, stranded
+}

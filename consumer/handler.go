@@ -1,0 +1,27 @@
+package consumer
+
+import (
+	"context"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+// Handler does the work that a message asks for. Nil settles the message; an error brings it back later. A panic, and a
+// runtime.Goexit, are errors of their message and of nothing else.
+//
+// The context carries the values of Run's context, but does not end with it: a handler may finish its work when the
+// consumer stops. It ends when the handler returns, and before that when the work is in vain or has to give way:
+// context.Cause then tells [ErrLeaseLost] or [ErrDrainTimeout]. A handler that does not heed it is let go on, but no
+// longer waited for.
+//
+// Handlers run at the same time, up to Config.Concurrency of them.
+type Handler func(ctx context.Context, d *Delivery) error
+
+// Delivery is one message given to a handler. Its strings and bytes are parts of the server's reply: a handler that
+// keeps a small part of one for long should clone it.
+type Delivery struct {
+	codec.Record
+	// Attempt is 1 at first, and one more each time that the entry is delivered. Deliveries that a stop has cut short do
+	// not count.
+	Attempt int
+}

@@ -1,0 +1,88 @@
+package consumer
+
+import (
+	"time"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+const (
+	// lookEvery is the pause between two looks through the pending list for entries whose lease has ended, or that were
+	// handed back; half of it is drawn, so that consumers do not look at the same time.
+	lookEvery = 2 * time.Second
+	// pagePause is the pause before the next page after one on which nothing was found. Where something was found, more
+	// is likely: a consumer that died left a backlog.
+	pagePause = 100 * time.Millisecond
+	// lookAgain is the pause before a parked entry is looked for again that should have been found.
+	lookAgain = 250 * time.Millisecond
+)
+
+// look says when to look for entries to take over. A look goes through the pending list page by page, to its end.
+type look struct {
+	under bool // way
+	next  time.Time
+}
+
+// isDue begins a look when it is time, or when a parked entry is due, and says whether a page is to be looked at now.
+func (l *look) isDue(now, parked time.Time) bool {
+	if !l.under && !parked.IsZero() && !parked.After(now) {
+		l.next = now
+	}
+	if l.next.After(now) {
+		return false
+	}
+	l.under = true
+	return true
+}
+
+// page notes what a page brought.
+func (l *look) page(now time.Time, taken tier.Taken) {
+	switch {
+	case taken.Done:
+		l.under = false
+		l.next = now.Add(lookEvery - jittered(lookEvery/4))
+	case len(taken.Leased)+len(taken.Lost) == 0:
+		l.next = now.Add(pagePause)
+	default:
+		l.next = now
+	}
+}
+
+// cutShort bounds a wait so that the next page of a look, or a parked entry, does not wait longer than it must. The
+// beginning of an ordinary look can wait.
+func (l *look) cutShort(wait time.Duration, now, parked time.Time) time.Duration {
+	if l.under {
+		wait = min(wait, l.next.Sub(now))
+	}
+	if !parked.IsZero() {
+		wait = min(wait, parked.Sub(now))
+	}
+	return max(0, wait)
+}
+
+// takeOver looks at one page and takes up to n entries.
+func (f *fetcher) takeOver(n int) bool {
+	return f.call(f.fetching, "take_over", &f.line, func() error {
+		taken, err := f.member.TakeOver(f.calls, n)
+		if err != nil {
+			f.suspect = f.suspect || reactionTo(err) != ask
+			return err
+		}
+		f.learnSize(taken.Leased)
+		f.desk.take(taken.Leased)
+		f.metrics.takenOver.Add(float64(len(taken.Leased)))
+		now := time.Now()
+		f.look.page(now, taken)
+		f.desk.ask(func(t *tracker) {
+			t.vanished(taken.Lost)
+			if taken.Done {
+				t.looked(now, lookAgain)
+			}
+		})
+		if n := len(taken.Lost); n > 0 {
+			f.metrics.lost[lostRetention].Add(float64(n))
+			f.log.error("entries were trimmed before anybody had handled them", "entries", n, "first", taken.Lost[0].String())
+		}
+		return nil
+	})
+}

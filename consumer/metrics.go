@@ -1,0 +1,125 @@
+package consumer
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of one consumer. Consumers of one process on one group share their series.
+type metrics struct {
+	deliveries [outcomes]prometheus.Counter
+	seconds    prometheus.Observer
+	inFlight   prometheus.Gauge
+
+	settled      prometheus.Counter
+	takenOver    prometheus.Counter
+	buried       prometheus.Counter
+	buryFailures prometheus.Counter
+
+	released  map[string]prometheus.Counter // by reason
+	lost      map[string]prometheus.Counter // by cause
+	callFails *prometheus.CounterVec        // by call
+}
+
+// Reasons why entries are released.
+const (
+	releasedFailed   = "failed"      // a handler failed: for later
+	releasedReturned = "handed_back" // a stop got in the way: for others, at once
+	releasedStranded = "stranded"    // a read failed after the server had given them out
+)
+
+// Causes why entries are lost to this consumer.
+const (
+	lostLease     = "lease"     // taken over by another consumer
+	lostRetention = "retention" // trimmed before anybody handled them
+	lostGone      = "gone"      // not pending any more while they were handled: trimmed, or settled by another program
+)
+
+func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
+	f := factory{reg, prometheus.Labels{"scope": o.Scope, "stream": o.Stream, "group": o.Group}}
+	m := &metrics{
+		seconds:      f.histogram("handler_seconds", "Time that handlers took, one message each."),
+		inFlight:     f.gauge("in_flight_messages", "Messages that were fetched and are not settled."),
+		settled:      f.counter("settled_entries_total", "Entries settled."),
+		takenOver:    f.counter("taken_over_entries_total", "Entries taken over after their lease had ended or they were released."),
+		buried:       f.counter("buried_entries_total", "Entries that could not be decoded, moved to the dead letters."),
+		buryFailures: f.counter("bury_failures_total", "Moves to the dead letters that the server refused; the entries stay pending. Someone has to act."),
+		released:     map[string]prometheus.Counter{},
+		lost:         map[string]prometheus.Counter{},
+	}
+	deliveries := f.vec("deliveries_total", "Messages given to the handler, by how it ended.", "outcome")
+	for o := range outcomes {
+		m.deliveries[o] = deliveries.WithLabelValues(o.String())
+	}
+	released := f.vec("released_entries_total", "Entries released before they were settled, by reason.", "reason")
+	for _, reason := range []string{releasedFailed, releasedReturned, releasedStranded} {
+		m.released[reason] = released.WithLabelValues(reason)
+	}
+	lost := f.vec("lost_entries_total", "Entries that this consumer held and could not settle, by cause: their lease was lost to another consumer, they were trimmed (retention), or they were trimmed or settled by another program while they were handled (gone).", "cause")
+	for _, cause := range []string{lostLease, lostRetention, lostGone} {
+		m.lost[cause] = lost.WithLabelValues(cause)
+	}
+	m.callFails = f.vec("call_failures_total", "Calls to the server that failed and were, or will be, tried again, by call.", "call")
+	m.callFails.WithLabelValues("read")
+	return m
+}
+
+// handled counts one message.
+func (m *metrics) handled(o outcome, took time.Duration) {
+	m.deliveries[o].Inc()
+	m.seconds.Observe(took.Seconds())
+}
+
+// factory makes the collectors of the package, or finds those that an earlier consumer of the process has registered.
+type factory struct {
+	reg    prometheus.Registerer
+	labels prometheus.Labels
+}
+
+var labelNames = []string{"scope", "stream", "group"}
+
+func (f factory) vec(name, help string, label string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
+	}, append(labelNames[:3:3], label))
+	return register(f.reg, v).MustCurryWith(f.labels)
+}
+
+func (f factory) counter(name, help string) prometheus.Counter {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
+	}, labelNames)
+	return register(f.reg, v).With(f.labels)
+}
+
+func (f factory) gauge(name, help string) prometheus.Gauge {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
+	}, labelNames)
+	return register(f.reg, v).With(f.labels)
+}
+
+func (f factory) histogram(name, help string) prometheus.Observer {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
+		Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
+	}, labelNames)
+	return register(f.reg, v).With(f.labels)
+}
+
+// register registers a collector, or returns the one that is registered already. What cannot be registered, because
+// another program's metric has its name, counts unseen: no reason not to consume.
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(reg.Register(c), &already) {
+		if same, ok := already.ExistingCollector.(C); ok {
+			return same
+		}
+	}
+	return c
+}

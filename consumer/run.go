@@ -1,0 +1,93 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sourcegraph/conc"
+)
+
+// run is one run of a consumer: what its loops share.
+//
+//	fetch    reads and takes over, as long as there is room
+//	work     handles, on Concurrency goroutines
+//	settle   settles, releases and buries what is through
+//	beat     renews the leases of all that is in flight
+type run struct {
+	cfg     Config
+	handler Handler
+	member  Member
+	lease   time.Duration
+	metrics *metrics
+	log     *throttle
+	desk    *desk
+
+	// calls is the context of all calls to the server. It outlives Run's, and ends when the stop may take no longer.
+	calls context.Context
+	// fetching ends when the stop begins, and flushing when nothing is added any more to what is to be settled.
+	fetching, flushing       context.Context
+	stopFetching, stopAdding context.CancelFunc
+	endCalls                 context.CancelFunc
+
+	line  sync.RWMutex  // see call
+	looks atomic.Uint64 // Syncs begun and ended; changes while line is held alone
+
+	workers conc.WaitGroup
+	loops   conc.WaitGroup
+
+	failure struct {
+		sync.Mutex
+		fatal error // why the run ends by itself
+		last  error // of the last call that failed
+	}
+}
+
+func newRun(c *Consumer, ctx context.Context, member Member) *run {
+	values := context.WithoutCancel(ctx)
+	origin := originOf(c.source)
+	log := c.cfg.Logger.With(
+		slog.String("scope", origin.Scope), slog.String("stream", origin.Stream),
+		slog.String("group", origin.Group), slog.String("consumer", member.Name()))
+	r := &run{
+		cfg: c.cfg, handler: c.handler, member: member, lease: member.Lease(),
+		metrics: newMetrics(c.cfg.Registerer, origin),
+		log:     newThrottle(log),
+	}
+	r.desk = newDesk(values, c.cfg.MaxInFlight, func(delta int) { r.metrics.inFlight.Add(float64(delta)) })
+	r.calls, r.endCalls = context.WithCancel(values)
+	r.fetching, r.stopFetching = context.WithCancel(ctx)
+	r.flushing, r.stopAdding = context.WithCancel(values)
+	return r
+}
+
+// fail ends the run for a reason that waiting does not change. The first reason counts.
+func (r *run) fail(err error) {
+	r.failure.Lock()
+	if r.failure.fatal == nil {
+		r.failure.fatal = err
+		r.log.error("consumer stops: the server refused a call for good", slog.Any("err", err))
+	}
+	r.failure.Unlock()
+	r.stopFetching()
+}
+
+func (r *run) fatal() error {
+	r.failure.Lock()
+	defer r.failure.Unlock()
+	return r.failure.fatal
+}
+
+// pause waits for d; false when ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

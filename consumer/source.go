@@ -1,0 +1,71 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+// Source is where a consumer's messages come from. Join makes one member of it, one incarnation of one process; prefix
+// begins its name. A Source that has an Origin method as well gives its metrics and logs their labels.
+type Source interface {
+	Join(ctx context.Context, prefix string) (Member, error)
+}
+
+// Origin names a source in metrics and logs.
+type Origin struct{ Scope, Stream, Group string }
+
+// Member is what a consumer does at its source. It is one interface of many methods because they share one contract, the
+// fence: every call that depends on what the member holds is refused whole with tier.ErrFenced, with no effect, when
+// entries of it were taken over since its last Sync. The methods are those of [stream.Member], where they are described.
+// They are called by several goroutines.
+type Member interface {
+	Name() string
+	Lease() time.Duration
+
+	// Read returns up to n new entries, waiting for the first up to wait. A wait that has begun is not cut short.
+	Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error)
+	// TakeOver looks at one page of what is pending and takes up to n entries whose lease has ended, own ones too.
+	TakeOver(ctx context.Context, n int) (tier.Taken, error)
+	// Sync learns the member's number and what it holds, at most 4096 entries, the oldest.
+	Sync(ctx context.Context) ([]tier.Held, error)
+
+	// Settle and Renew take at most 4096 entries.
+	Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error)
+	Renew(ctx context.Context, entries []codec.EntryID) (gone []codec.EntryID, err error)
+	Release(ctx context.Context, held []tier.Held, delay time.Duration) error
+	Bury(ctx context.Context, held []tier.Held, reason string) error
+
+	// Retire drops members that are silent and hold nothing; Leave this one, when it holds nothing.
+	Retire(ctx context.Context) error
+	Leave(ctx context.Context) error
+}
+
+// Group is a group of a stream as a Source. Joining creates the group if there is none.
+func Group(g *stream.Group) Source { return groupSource{g} }
+
+type groupSource struct{ group *stream.Group }
+
+func (s groupSource) Join(ctx context.Context, prefix string) (Member, error) {
+	m, err := s.group.Join(ctx, prefix)
+	if err != nil {
+		return nil, err // not m: a nil *stream.Member is no nil Member
+	}
+	return m, nil
+}
+
+func (s groupSource) Origin() Origin {
+	a := s.group.Address()
+	return Origin{Scope: a.Scope, Stream: a.Stream, Group: s.group.Name()}
+}
+
+// originOf is empty for a source that does not tell.
+func originOf(s Source) Origin {
+	if o, ok := s.(interface{ Origin() Origin }); ok {
+		return o.Origin()
+	}
+	return Origin{}
+}

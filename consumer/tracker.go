@@ -1,0 +1,308 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// maxEntries bounds the entries in flight, and those that are parked before reading stops: together they stay within the
+// 4096 that a Sync tells of. What a Sync does not tell of counts as lost, so more would cost repeats, but nothing else.
+const maxEntries = 2048
+
+// tracker knows every entry that this consumer holds, and decides what becomes of it: in flight (waiting for a worker,
+// running, through and waiting to be settled), or parked (released, and still under this consumer's name until somebody
+// takes it over). It does no I/O and starts nothing; its callers take turns.
+type tracker struct {
+	max         int // messages
+	values      context.Context
+	flights     map[codec.EntryID]*flight
+	parked      map[codec.EntryID]time.Time // when it can be taken over
+	due         time.Time                   // of the first that is parked, or earlier; zero when none is
+	messages    int                         // of flights
+	waiting     queue[*flight]              // with messages that no worker was given
+	through     []*flight                   // waiting for the settler
+	closed      bool                        // nothing is begun any more
+	interrupted bool                        // errors of handlers do not count any more
+}
+
+func newTracker(values context.Context, max int) *tracker {
+	return &tracker{
+		max: max, values: values,
+		flights: map[codec.EntryID]*flight{}, parked: map[codec.EntryID]time.Time{},
+	}
+}
+
+// room is how much may be fetched.
+type room struct {
+	messages int
+	read     int  // new entries; none while much is parked
+	take     int  // entries whose lease has ended
+	idle     bool // nothing is in flight or parked
+	hungry   bool // fewer entries wait than there are workers
+}
+
+func (t *tracker) room(workers int) room {
+	r := room{messages: max(0, t.max-t.messages), idle: len(t.flights)+len(t.parked) == 0, hungry: t.waiting.count < workers}
+	r.take = min(r.messages, max(0, maxEntries-len(t.flights)))
+	if len(t.parked) < maxEntries {
+		r.read = r.take
+	}
+	return r
+}
+
+// take adds what was fetched and returns how many messages it has for workers. An entry that is in flight already,
+// taken over from oneself after a pause, goes on as it is. After close, what is taken is handed back.
+func (t *tracker) take(leased []tier.Leased) (fresh int) {
+	n := 0
+	for i := range leased {
+		n += len(leased[i].Records)
+	}
+	flights, messages := make([]flight, len(leased)), make([]message, n)
+	for i := range leased {
+		l := &leased[i]
+		if f := t.flights[l.Entry]; f != nil {
+			f.deliveries, f.gone = l.Deliveries, false
+			continue
+		}
+		f, n := &flights[i], len(l.Records)
+		f.messages, messages = messages[:n:n], messages[n:]
+		fresh += t.add(f, l)
+	}
+	return fresh
+}
+
+func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
+	f.entry, f.deliveries = l.Entry, l.Deliveries
+	for i := range l.Records {
+		m := &f.messages[i]
+		m.Record, m.Attempt, m.ctx.Context = l.Records[i], l.Deliveries, t.values
+		if m.Err == nil {
+			f.left++
+		} else if f.poison == nil {
+			f.poison = m.Err
+		}
+	}
+	delete(t.parked, f.entry)
+	t.flights[f.entry] = f
+	t.messages += len(f.messages)
+	switch {
+	case t.closed:
+		f.cut, f.next, f.left = true, len(f.messages), 0
+		t.through = append(t.through, f)
+		return 0
+	case f.left == 0:
+		t.through = append(t.through, f)
+		return 0
+	}
+	t.waiting.push(f)
+	return f.left
+}
+
+// begin gives out the next message. Those that cannot be read, and those of entries that were lost, are passed over.
+func (t *tracker) begin() (*flight, *message) {
+	for t.waiting.count > 0 {
+		f := t.waiting.first()
+		for f.next < len(f.messages) && !f.dropped {
+			m := &f.messages[f.next]
+			f.next++
+			if m.Err == nil {
+				m.running = true
+				return f, m
+			}
+		}
+		t.waiting.pop()
+	}
+	return nil, nil
+}
+
+// finish takes a message back from its worker. It tells how that counts, and whether its entry is through now.
+func (t *tracker) finish(f *flight, m *message, err error) (o outcome, through bool) {
+	m.running = false
+	f.left--
+	switch {
+	case f.dropped:
+		return outcomeLost, false
+	case err == nil:
+	case t.interrupted:
+		f.cut, o = true, outcomeInterrupted
+	default:
+		f.failed, o = true, outcomeOf(err)
+	}
+	if f.left > 0 {
+		return o, false
+	}
+	t.through = append(t.through, f)
+	return o, true
+}
+
+// collect moves what is through into by, each to its verdict, and reports whether there was any.
+func (t *tracker) collect(by *[verdicts][]*flight) bool {
+	for _, f := range t.through {
+		v := f.verdict()
+		by[v] = append(by[v], f)
+	}
+	any := len(t.through) > 0
+	clear(t.through)
+	t.through = t.through[:0]
+	return any
+}
+
+// remove ends a flight: it was settled or buried, or there is nothing to be done about it.
+func (t *tracker) remove(f *flight) {
+	if t.flights[f.entry] == f {
+		delete(t.flights, f.entry)
+		t.messages -= len(f.messages)
+	}
+}
+
+// park notes that an entry was released until due. If it is in flight, its flight ends.
+func (t *tracker) park(e codec.EntryID, due time.Time) {
+	if f := t.flights[e]; f != nil {
+		t.remove(f)
+	}
+	t.parked[e] = due
+	if t.due.IsZero() || due.Before(t.due) {
+		t.due = due
+	}
+}
+
+// looked says that a whole look has ended. What was due and is parked still, another consumer has; or the server's clock
+// was a little behind, and then it is worth another look before long.
+func (t *tracker) looked(now time.Time, again time.Duration) {
+	t.due = time.Time{}
+	for _, d := range t.parked {
+		if d.Before(now) {
+			d = now.Add(again)
+		}
+		if t.due.IsZero() || d.Before(t.due) {
+			t.due = d
+		}
+	}
+}
+
+// entries lists what is in flight.
+func (t *tracker) entries(dst []codec.EntryID) []codec.EntryID {
+	for e := range t.flights {
+		dst = append(dst, e)
+	}
+	return dst
+}
+
+// vanished marks entries that are no longer pending: trimmed, or settled by another program. A message that is here is
+// handled all the same: which of the two it was, nobody knows. It returns how many are in flight.
+func (t *tracker) vanished(entries []codec.EntryID) (n int) {
+	for _, e := range entries {
+		delete(t.parked, e)
+		if f := t.flights[e]; f != nil && !f.gone {
+			f.gone = true
+			n++
+		}
+	}
+	return n
+}
+
+// reconcile compares with what is held according to the server. It returns what was lost: the flights, for which no
+// more will be done, with the contexts to end; and what is held though nobody here knows of it.
+func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handling, unknown []tier.Held) {
+	known := make(map[codec.EntryID]bool, len(held))
+	for _, h := range held {
+		known[h.Entry] = true
+		if _, parked := t.parked[h.Entry]; t.flights[h.Entry] == nil && !parked {
+			unknown = append(unknown, h)
+		}
+	}
+	for e := range t.parked {
+		if !known[e] {
+			delete(t.parked, e)
+		}
+	}
+	for e, f := range t.flights {
+		if known[e] {
+			continue
+		}
+		f.dropped = true
+		t.remove(f)
+		if f.gone {
+			continue // it was not pending before either
+		}
+		lost = append(lost, f)
+		running = f.running(running)
+	}
+	return lost, running, unknown
+}
+
+// running appends the contexts of the handlers that are at work.
+func (f *flight) running(dst []*handling) []*handling {
+	for i := range f.messages[:f.next] {
+		if m := &f.messages[i]; m.running {
+			dst = append(dst, &m.ctx)
+		}
+	}
+	return dst
+}
+
+// close stops beginning entries: those that were not begun are to be handed back. A pack that was begun goes on.
+func (t *tracker) close() {
+	t.closed = true
+	for n := t.waiting.count; n > 0; n-- {
+		f := t.waiting.first()
+		t.waiting.pop()
+		switch {
+		case f.dropped:
+		case f.begun():
+			t.waiting.push(f)
+		default:
+			f.cut, f.next, f.left = true, len(f.messages), 0
+			t.through = append(t.through, f)
+		}
+	}
+}
+
+func (f *flight) begun() bool {
+	for i := range f.messages[:f.next] {
+		if f.messages[i].Err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// interrupt begins nothing at all any more, and returns the contexts of the handlers that are at work.
+func (t *tracker) interrupt() (running []*handling) {
+	t.interrupted = true
+	for ; t.waiting.count > 0; t.waiting.pop() {
+		f := t.waiting.first()
+		if f.dropped {
+			continue
+		}
+		had := f.left
+		for ; f.next < len(f.messages); f.next++ {
+			if f.messages[f.next].Err == nil {
+				f.cut = true
+				f.left--
+			}
+		}
+		if f.left == 0 && had > 0 {
+			t.through = append(t.through, f)
+		}
+	}
+	for _, f := range t.flights {
+		running = f.running(running)
+	}
+	return running
+}
+
+// stuck lists the messages whose handlers are at work.
+func (t *tracker) stuck() (at []codec.Position) {
+	for _, f := range t.flights {
+		for i := range f.messages[:f.next] {
+			if f.messages[i].running {
+				at = append(at, f.messages[i].Position)
+			}
+		}
+	}
+	return at
+}

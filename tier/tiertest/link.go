@@ -16,6 +16,7 @@ type link struct {
 	client, server net.Conn
 	once           sync.Once
 	closed         chan struct{}
+	hung           chan struct{} // closed by hangUp
 
 	mu      sync.Mutex
 	waiting []fate // one for each command whose reply has not come yet
@@ -36,6 +37,7 @@ const linger = time.Second
 // close with requests that nobody has read would reset the connection, and the
 // client might lose what it has not read yet.
 func (l *link) hangUp() {
+	close(l.hung)
 	l.server.Close()
 	if c, ok := l.client.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite()
@@ -67,11 +69,14 @@ func (l *link) carryRequests() {
 			return
 		}
 		if len(cmd) > 0 { // a server passes over an empty request, too
-			what := l.proxy.judge(cmd)
+			what := l.proxy.judge(l, cmd)
+			if what == tooLate {
+				return
+			}
 			if what == isLost {
 				out.Flush() // what came before it is not lost
-				l.close()
 				l.proxy.countDropped()
+				l.close()
 				return
 			}
 			if !answeredByPush[cmd[0]] {
@@ -114,6 +119,19 @@ func (l *link) carryReplies() fate {
 		if !forward(out, raw, in.more()) {
 			return passes
 		}
+	}
+}
+
+// ended says whether the client has been told, or is being told, that this is
+// the end.
+func (l *link) ended() bool {
+	select {
+	case <-l.closed:
+		return true
+	case <-l.hung:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -43,6 +43,7 @@ const (
 	passes fate = iota
 	losesReply
 	isLost
+	tooLate
 )
 
 // NewProxy starts a proxy in front of s, which ends with the test. A server in
@@ -50,6 +51,9 @@ const (
 // which has to be the proxy's then.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	t.Helper()
+	if s.Kind.Cluster() && !s.private {
+		t.Fatalf("tiertest: a proxy before a shared %s: its clients would go past it; use Private", s.Kind)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -65,9 +69,6 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	p.wg.Go(p.accept)
 	t.Cleanup(p.close)
 	if s.Kind.Cluster() {
-		if !s.private {
-			t.Fatalf("tiertest: a proxy before a shared %s: its clients would go past it; use Private", s.Kind)
-		}
 		if err := s.announce(l.Addr().(*net.TCPAddr).Port); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +200,7 @@ func (p *Proxy) accept() {
 			client.Close() // a server that is down: as near to a refusal as we get
 			continue
 		}
-		l := &link{proxy: p, client: client, server: server, closed: make(chan struct{})}
+		l := &link{proxy: p, client: client, server: server, closed: make(chan struct{}), hung: make(chan struct{})}
 		if !p.add(l) {
 			l.close()
 			continue
@@ -224,10 +225,14 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-// judge counts a command and says what is to happen to it.
-func (p *Proxy) judge(cmd []string) fate {
+// judge counts a command and says what is to happen to it. What a client sent on
+// a connection that has ended since is not for a plan that was made after that.
+func (p *Proxy) judge(l *link, cmd []string) fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if l.ended() {
+		return tooLate
+	}
 	p.commands[cmd[0]]++
 	for _, pl := range p.plans {
 		if pl.n == 0 || !pl.match(cmd) {

@@ -2,9 +2,11 @@ package stream_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/codec"
@@ -28,11 +30,56 @@ type fixture struct {
 	server  *tiertest.Server
 	client  *tier.Client
 	address string
+	raw     func() rueidis.Client // past package tier
 }
 
 func setUp(t testing.TB, s *tiertest.Server) *fixture {
-	scope := tiertest.AuditedScope(t, s)
-	return &fixture{t: t, ctx: testContext(t), server: s, client: tiertest.Dial(t, s), address: scope + "/orders"}
+	f := &fixture{t: t, ctx: testContext(t), server: s, client: tiertest.Dial(t, s)}
+	f.raw = sync.OnceValue(func() rueidis.Client { return raw(t, s) })
+	f.address = tiertest.AuditedScope(t, s) + "/orders"
+	return f
+}
+
+// raw is a connection past package tier, until the test ends.
+func raw(t testing.TB, s interface{ URL() string }) rueidis.Client {
+	t.Helper()
+	c, err := tiertest.Raw(s)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// do sends a command past package tier. Its first argument, if any, is the key.
+func (f *fixture) do(cmd string, args ...string) rueidis.RedisMessage {
+	f.t.Helper()
+	m, err := f.raw().Do(f.ctx, command(f.raw(), cmd, args...)).ToMessage()
+	if !rueidis.IsRedisNil(err) {
+		require.NoError(f.t, err, "%s %.80q", cmd, args)
+	}
+	return m
+}
+
+func command(c rueidis.Client, cmd string, args ...string) rueidis.Completed {
+	b := c.B().Arbitrary(cmd)
+	if len(args) > 0 {
+		b = b.Keys(args[0]).Args(args[1:]...)
+	}
+	return b.Build()
+}
+
+// now is the server's clock.
+func (f *fixture) now() time.Time {
+	f.t.Helper()
+	now, err := f.client.Now(f.ctx, f.log())
+	require.NoError(f.t, err)
+	return now
+}
+
+func encoded(t testing.TB, key string) string {
+	t.Helper()
+	b, err := codec.AppendMessage(nil, &codec.Message{Type: "t", Key: key})
+	require.NoError(t, err)
+	return string(b)
 }
 
 func (f *fixture) writer(cfg stream.WriterConfig) *stream.Writer {

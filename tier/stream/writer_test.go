@@ -26,15 +26,3 @@ func TestAppendThenRange(t *testing.T) {
 		}
 	})
 }
-
-// requireAscending: id order = position order, all unique, sequences in 12 bits.
-func requireAscending(t testing.TB, records []codec.Record) {
-	t.Helper()
-	for i := range records {
-		require.Less(t, records[i].Addr.Seq, uint64(4096))
-		if i > 0 {
-			require.Less(t, records[i-1].ID.String(), records[i].ID.String())
-			require.Negative(t, records[i-1].Position.Compare(records[i].Position))
-		}
-	}
-}

@@ -37,18 +37,28 @@ elseif number ~= last + 1 then
   return {'order', '', 0}
 end
 
-local first = call('XADD', log, '*', 'm', ARGV[first_message])
-local ms, seq = string.match(first, '^(%d+)%-(%d+)$')
-ms, seq = tonumber(ms), tonumber(seq)
+local function parse(id)
+  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
+  return tonumber(ms), tonumber(seq)
+end
+local last_ms = 3903090455551
+local first = redis.pcall('XADD', log, '*', 'm', ARGV[first_message])
+if first.err then -- because no id is above the top?
+  local info = redis.pcall('XINFO', 'STREAM', log)
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' and parse(info[i + 1]) >= last_ms then return {'range', '', 0} end
+  end
+  return first
+end
+local ms, seq = parse(first)
+if ms < 1704067200000 or ms + 2 > last_ms then
+  call('XDEL', log, first)
+  return {'range', '', 0}
+end
 if seq > 4095 then -- a foreign writer ran on in this millisecond: begin the next
   call('XDEL', log, first)
   ms, seq = ms + 1, 0
   first = call('XADD', log, string.format('%.0f-0', ms), 'm', ARGV[first_message])
-end
-local count = #ARGV - first_message + 1
-if ms < 1704067200000 or ms + count / 4096 >= 3903090455551 then
-  call('XDEL', log, first)
-  return {'range', first, 0}
 end
 local at = string.format('%.0f-*', ms)
 for i = first_message + 1, #ARGV do
@@ -61,6 +71,7 @@ for i = first_message + 1, #ARGV do
 end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 
+local count = #ARGV - first_message + 1
 local receipts = {string.format('%.0f %s %d;', number, first, count)}
 for receipt in string.gmatch(held, '[^;]+;') do
   if #receipts < 8 then receipts[#receipts + 1] = receipt end

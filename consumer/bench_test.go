@@ -16,7 +16,7 @@ func BenchmarkConsumer(b *testing.B) {
 		pack int
 	}{{"plain", 1}, {"pack=100", 100}} {
 		b.Run(bc.name, func(b *testing.B) {
-			s := newStage(b, tiertest.Private(b, tiertest.Valkey).URL())
+			s := newStage(b, tiertest.Private(b, tiertest.Valkey))
 			s.append(b.N, bc.pack)
 			var left atomic.Int64
 			left.Store(int64(b.N))

@@ -28,8 +28,10 @@ func reactionTo(err error) reaction {
 		return ask
 	}
 	switch class := tier.Classify(err); {
+	case class == nil:
+		return giveUp // not of a server or a connection: a removed stream, a reply that cannot be read
 	case class == tier.ErrNoGroup:
-		return giveUp // and not healed yet: a group that was lost is made again by its operator
+		return giveUp // not healed yet: a group that was lost is made again by its operator
 	case class.Reaction == tier.Surface:
 		return giveUp
 	default:

@@ -23,26 +23,21 @@ const (
 	groupName = "mailer"
 )
 
-// stage is a stream of a test's own, with a group, on one server.
+// stage is a stream of a test's own, with a group, on one server. The scope is audited when the test ends.
 type stage struct {
 	t      testing.TB
-	url    string
+	server *tiertest.Server
 	client *tier.Client
 	addr   tier.Address
 	lease  time.Duration
 }
 
-func newStage(t testing.TB, url string) *stage {
-	s := &stage{t: t, url: url, addr: tier.Address{Scope: tiertest.Scope(t), Stream: "orders"}, lease: lease}
-	s.client = s.dial(url)
-	return s
-}
-
-func (s *stage) dial(url string) *tier.Client {
-	c, err := tier.Dial(s.t.Context(), url, tier.Options{})
-	require.NoError(s.t, err)
-	s.t.Cleanup(c.Close)
-	return c
+func newStage(t testing.TB, server *tiertest.Server) *stage {
+	return &stage{
+		t: t, server: server, lease: lease,
+		addr:   tier.Address{Scope: tiertest.AuditedScope(t, server), Stream: "orders"},
+		client: tiertest.Dial(t, server),
+	}
 }
 
 func (s *stage) group(client *tier.Client) *stream.Group {
@@ -107,9 +102,25 @@ func (s *stage) holders() map[string]int {
 	return holders
 }
 
-// consumers is how many consumers the group has.
-func (s *stage) consumers() int {
-	return len(s.do("XINFO", "x").([]any))
+// info is the group as the server has it.
+func (s *stage) info() stream.GroupInfo {
+	groups, err := stream.Groups(context.Background(), s.client, s.addr.String())
+	require.NoError(s.t, err)
+	require.Len(s.t, groups, 1)
+	return groups[0]
+}
+
+// dead are the group's dead letters, field by field.
+func (s *stage) dead() (letters []map[string]string) {
+	key := s.addr.DeadKey(groupName)
+	m, err := s.client.Do(context.Background(), key, s.client.B().Xrange().Key(key).Start("-").End("+").Build())
+	require.NoError(s.t, err)
+	entries, err := m.AsXRange()
+	require.NoError(s.t, err)
+	for _, e := range entries {
+		letters = append(letters, e.FieldValues)
+	}
+	return letters
 }
 
 func (s *stage) settled(within time.Duration) {

@@ -1,0 +1,81 @@
+package consumer_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+type noSource struct{}
+
+func (noSource) Join(context.Context, string) (consumer.Member, error) { panic("New does no I/O") }
+
+func nothing(context.Context, *consumer.Delivery) error { return nil }
+
+func TestConfig(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		cfg  consumer.Config
+		want string // in the error; empty: fine
+	}{
+		{"zero", consumer.Config{}, ""},
+		{"everything set", consumer.Config{Name: "mail-1", Concurrency: 3, MaxInFlight: 3, DrainTimeout: time.Minute}, ""},
+		{"many workers", consumer.Config{Concurrency: 5000}, ""},
+		{"bad name", consumer.Config{Name: "a b"}, "byte 1"},
+		{"long name", consumer.Config{Name: strings.Repeat("n", 101)}, "101"},
+		{"concurrency below one", consumer.Config{Concurrency: -1}, "Concurrency is -1"},
+		{"concurrency without end", consumer.Config{Concurrency: 1 << 20}, "Concurrency"},
+		{"in flight below concurrency", consumer.Config{Concurrency: 8, MaxInFlight: 7}, "MaxInFlight is 7"},
+		{"in flight below zero", consumer.Config{MaxInFlight: -5}, "MaxInFlight is -5"},
+		{"in flight without end", consumer.Config{MaxInFlight: 1 << 20}, "at most 65536"},
+		{"drain below zero", consumer.Config{DrainTimeout: -1}, "DrainTimeout"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := consumer.New(noSource{}, nothing, tc.cfg)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, consumer.ErrConfig)
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+	_, err := consumer.New(noSource{}, consumer.Handler(nothing), consumer.Config{Name: "a b"})
+	require.ErrorIs(t, err, tier.ErrName)
+	_, err = consumer.New(nil, nothing, consumer.Config{})
+	require.ErrorIs(t, err, consumer.ErrConfig)
+	_, err = consumer.New(noSource{}, nil, consumer.Config{})
+	require.ErrorIs(t, err, consumer.ErrConfig)
+}
+
+// B8: a lease below a floor is refused.
+func TestLeaseBelowTheFloor(t *testing.T) {
+	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
+	s.lease = 400 * time.Millisecond
+	c, err := consumer.New(s.source(), nothing, consumer.Config{})
+	require.NoError(t, err)
+	require.ErrorIs(t, c.Run(t.Context()), consumer.ErrLeaseTooShort)
+	require.Zero(t, s.info().Consumers, "nothing is left of it")
+	select {
+	case <-c.Ready():
+		require.Fail(t, "it was never ready")
+	default:
+	}
+}
+
+func TestRunOnce(t *testing.T) {
+	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
+	c, err := consumer.New(s.source(), nothing, consumer.Config{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, c.Run(ctx), context.Canceled, "it could not join")
+	require.ErrorIs(t, c.Run(t.Context()), consumer.ErrRan)
+}

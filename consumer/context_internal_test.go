@@ -1,0 +1,55 @@
+package consumer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type ctxKey struct{}
+
+// A handling behaves as a context of the standard library, whenever it is first asked whether it has ended.
+func TestHandling(t *testing.T) {
+	values := context.WithoutCancel(context.WithValue(t.Context(), ctxKey{}, "v"))
+	t.Run("nobody asks", func(t *testing.T) {
+		h := &handling{Context: values}
+		require.NoError(t, h.Err())
+		require.NoError(t, context.Cause(h))
+		require.Equal(t, "v", h.Value(ctxKey{}))
+		_, ok := h.Deadline()
+		require.False(t, ok)
+		require.Nil(t, h.inner, "none of this needs the part that ends")
+		h.end(context.Canceled)
+		require.ErrorIs(t, h.Err(), context.Canceled)
+	})
+	t.Run("asked before it ends", func(t *testing.T) {
+		h := &handling{Context: values}
+		done := h.Done()
+		child, cancel := context.WithTimeout(h, time.Hour)
+		defer cancel()
+		h.end(ErrLeaseLost)
+		<-done
+		<-child.Done()
+		require.Equal(t, context.Canceled, h.Err())
+		require.Equal(t, ErrLeaseLost, context.Cause(h))
+		require.Equal(t, ErrLeaseLost, context.Cause(child))
+		require.Equal(t, "v", child.Value(ctxKey{}))
+	})
+	t.Run("asked after it ended", func(t *testing.T) {
+		h := &handling{Context: values}
+		h.end(ErrDrainTimeout)
+		h.end(context.Canceled)
+		require.Equal(t, ErrDrainTimeout, context.Cause(h))
+		require.Equal(t, context.Canceled, h.Err())
+		<-h.Done()
+		require.Equal(t, "v", h.Value(ctxKey{}))
+	})
+	t.Run("ended by another goroutine", func(t *testing.T) {
+		h := &handling{Context: values}
+		go h.end(ErrLeaseLost)
+		<-h.Done()
+		require.Equal(t, ErrLeaseLost, context.Cause(h))
+	})
+}

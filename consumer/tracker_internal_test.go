@@ -1,0 +1,388 @@
+package consumer
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+var errBroken = errors.New("broken")
+
+func entryAt(n int) codec.EntryID { return codec.EntryID{Ms: 1_800_000_000_000, Seq: uint64(n)} }
+
+func leasedEntry(n, deliveries int, poison ...bool) tier.Leased {
+	l := tier.Leased{Entry: entryAt(n), Deliveries: deliveries}
+	for i, bad := range poison {
+		r := codec.Record{Position: codec.Position{Entry: l.Entry, Index: i}}
+		if bad {
+			r.Err = errBroken
+		}
+		l.Records = append(l.Records, r)
+	}
+	return l
+}
+
+// twin is the tracker as one would write it with no thought of cost: every message has a state, and all else follows.
+type twin struct {
+	entries   []*twinEntry // in the order of fetching
+	parked    []codec.EntryID
+	closed    bool
+	interrupt bool
+}
+
+type twinState int
+
+const (
+	twinWaiting twinState = iota
+	twinRunning
+	twinOK
+	twinFailed
+	twinCut // not begun, or interrupted, because of a stop
+	twinPoison
+)
+
+type twinEntry struct {
+	id       codec.EntryID
+	messages []twinState
+	gone     bool
+	taken    bool // by the settler
+}
+
+func (e *twinEntry) count(s twinState) (n int) {
+	for _, m := range e.messages {
+		if m == s {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *twinEntry) through() bool { return e.count(twinWaiting)+e.count(twinRunning) == 0 }
+
+func (e *twinEntry) verdict() verdict {
+	switch {
+	case e.gone:
+		return toForget
+	case e.count(twinFailed) > 0:
+		return toRetry
+	case e.count(twinCut) > 0:
+		return toHandBack
+	case e.count(twinPoison) > 0:
+		return toBury
+	}
+	return toSettle
+}
+
+func (w *twin) find(id codec.EntryID) *twinEntry {
+	for _, e := range w.entries {
+		if e.id == id {
+			return e
+		}
+	}
+	return nil
+}
+
+func (w *twin) drop(id codec.EntryID) {
+	w.entries = slices.DeleteFunc(w.entries, func(e *twinEntry) bool { return e.id == id })
+}
+
+func (w *twin) unpark(id codec.EntryID) {
+	w.parked = slices.DeleteFunc(w.parked, func(p codec.EntryID) bool { return p == id })
+}
+
+type task struct {
+	f *flight
+	m *message
+}
+
+// TestTracker drives the tracker and its twin by random actions, and compares what they know after each.
+func TestTracker(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 12
+		tr, w := newTracker(t.Context(), limit), &twin{}
+		var running []task
+		var settling []*flight
+		ids := 0
+		now := time.UnixMilli(0)
+
+		anyID := func(name string) codec.EntryID {
+			return entryAt(rapid.IntRange(0, ids).Draw(t, name))
+		}
+		finish := func(err error) {
+			if len(running) == 0 {
+				t.Skip("nothing runs")
+			}
+			i := rapid.IntRange(0, len(running)-1).Draw(t, "which")
+			r := running[i]
+			running = slices.Delete(running, i, i+1)
+			o, through := tr.finish(r.f, r.m, err)
+
+			e := w.find(r.f.entry)
+			if r.f.dropped {
+				require.Equal(t, outcomeLost, o)
+				require.False(t, through)
+				return
+			}
+			state, want := twinOK, outcomeOK
+			switch {
+			case err != nil && w.interrupt:
+				state, want = twinCut, outcomeInterrupted
+			case err != nil:
+				state, want = twinFailed, outcomeError
+			}
+			e.messages[r.m.Position.Index] = state
+			require.Equal(t, want, o)
+			require.Equal(t, e.through(), through)
+		}
+
+		t.Repeat(map[string]func(*rapid.T){
+			"take new": func(t *rapid.T) {
+				var batch []tier.Leased
+				for range rapid.IntRange(1, 3).Draw(t, "entries") {
+					ids++
+					l := leasedEntry(ids, 1, rapid.SliceOfN(rapid.Bool(), 1, 4).Draw(t, "poison")...)
+					batch = append(batch, l)
+					w.take(&l)
+				}
+				tr.take(batch)
+			},
+			"take again": func(t *rapid.T) { // an own one, in flight or parked
+				l := leasedEntry(int(anyID("entry").Seq), 2, false, true, false)
+				if w.find(l.Entry) == nil {
+					if !slices.Contains(w.parked, l.Entry) {
+						t.Skip("not ours")
+					}
+					w.take(&l)
+				} else {
+					w.find(l.Entry).gone = false
+				}
+				tr.take([]tier.Leased{l})
+			},
+			"begin": func(t *rapid.T) {
+				f, m := tr.begin()
+				var want *twinEntry
+				index := -1
+				for _, e := range w.entries {
+					if index = slices.Index(e.messages, twinWaiting); index >= 0 {
+						want = e
+						break
+					}
+				}
+				if want == nil {
+					require.Nil(t, f)
+					return
+				}
+				require.Equal(t, codec.Position{Entry: want.id, Index: index}, m.Position)
+				want.messages[index] = twinRunning
+				running = append(running, task{f, m})
+			},
+			"succeed": func(*rapid.T) { finish(nil) },
+			"fail":    func(*rapid.T) { finish(errBroken) },
+			"collect": func(t *rapid.T) {
+				var by, want [verdicts][]codec.EntryID
+				var got [verdicts][]*flight
+				tr.collect(&got)
+				for v, fs := range got {
+					for _, f := range fs {
+						if !f.dropped {
+							by[v] = append(by[v], f.entry)
+							settling = append(settling, f)
+						}
+					}
+				}
+				for _, e := range w.entries {
+					if e.through() && !e.taken {
+						e.taken = true
+						want[e.verdict()] = append(want[e.verdict()], e.id)
+					}
+				}
+				for v := range by {
+					require.ElementsMatch(t, want[v], by[v], "verdict %d", v)
+				}
+			},
+			"act": func(t *rapid.T) {
+				if len(settling) == 0 {
+					t.Skip("nothing is through")
+				}
+				f := settling[0]
+				settling = settling[1:]
+				if f.dropped {
+					return
+				}
+				w.drop(f.entry)
+				if v := f.verdict(); v == toRetry || v == toHandBack {
+					tr.park(f.entry, now)
+					w.parked = append(w.parked, f.entry)
+				} else {
+					tr.remove(f)
+				}
+			},
+			"vanish": func(t *rapid.T) {
+				id := anyID("entry")
+				e := w.find(id)
+				fresh := e != nil && !e.gone
+				if e != nil {
+					e.gone = true
+				}
+				w.unpark(id)
+				require.Equal(t, fresh, tr.vanished([]codec.EntryID{id}) == 1)
+			},
+			"reconcile": func(t *rapid.T) {
+				var held, stranger []tier.Held
+				var wantLost []codec.EntryID
+				for _, e := range slices.Clone(w.entries) {
+					if rapid.Bool().Draw(t, "held") {
+						held = append(held, tier.Held{Entry: e.id})
+						continue
+					}
+					if !e.gone {
+						wantLost = append(wantLost, e.id)
+					}
+					w.drop(e.id)
+				}
+				for _, p := range slices.Clone(w.parked) {
+					if rapid.Bool().Draw(t, "parked") {
+						held = append(held, tier.Held{Entry: p})
+					} else {
+						w.unpark(p)
+					}
+				}
+				if rapid.Bool().Draw(t, "stranger") {
+					ids++
+					stranger = []tier.Held{{Entry: entryAt(ids), Deliveries: 1}}
+				}
+				lost, contexts, unknown := tr.reconcile(append(held, stranger...))
+				require.ElementsMatch(t, wantLost, entriesOf(lost))
+				require.Equal(t, stranger, unknown)
+				var wantContexts []*handling
+				for _, r := range running {
+					if slices.Contains(wantLost, r.f.entry) && slices.Contains(lost, r.f) {
+						wantContexts = append(wantContexts, &r.m.ctx)
+					}
+				}
+				require.ElementsMatch(t, wantContexts, contexts)
+			},
+			"close": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
+					t.Skip("not yet")
+				}
+				tr.close()
+				w.close(func(e *twinEntry) bool { return e.count(twinWaiting)+e.count(twinPoison) == len(e.messages) })
+			},
+			"interrupt": func(t *rapid.T) {
+				if !w.closed || rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+					t.Skip("not yet")
+				}
+				tr.interrupt()
+				w.interrupt = true
+				w.close(func(*twinEntry) bool { return true })
+			},
+			"": func(t *rapid.T) { w.compare(t, tr, limit, running) },
+		})
+	})
+}
+
+func entriesOf(fs []*flight) (out []codec.EntryID) {
+	for _, f := range fs {
+		out = append(out, f.entry)
+	}
+	return out
+}
+
+func (w *twin) take(l *tier.Leased) {
+	e := &twinEntry{id: l.Entry}
+	for i := range l.Records {
+		state := twinWaiting
+		switch {
+		case w.closed:
+			state = twinCut
+		case l.Records[i].Err != nil:
+			state = twinPoison
+		}
+		e.messages = append(e.messages, state)
+	}
+	w.unpark(l.Entry)
+	w.entries = append(w.entries, e)
+}
+
+func (w *twin) close(which func(*twinEntry) bool) {
+	w.closed = true
+	for _, e := range w.entries {
+		if e.count(twinWaiting) == 0 || !which(e) {
+			continue
+		}
+		for i, s := range e.messages {
+			if s == twinWaiting {
+				e.messages[i] = twinCut
+			}
+		}
+	}
+}
+
+func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
+	messages := 0
+	var ids []codec.EntryID
+	for _, e := range w.entries {
+		messages += len(e.messages)
+		ids = append(ids, e.id)
+	}
+	require.Equal(t, messages, tr.messages)
+	require.ElementsMatch(t, ids, tr.entries(nil))
+	require.Len(t, tr.parked, len(w.parked))
+	for _, p := range w.parked {
+		require.Contains(t, tr.parked, p)
+	}
+	r := tr.room(1)
+	require.Equal(t, max(0, limit-messages), r.messages)
+	require.LessOrEqual(t, r.read, r.messages)
+	require.Equal(t, len(w.entries)+len(w.parked) == 0, r.idle)
+
+	var stuck []codec.Position
+	for _, task := range running {
+		if !task.f.dropped {
+			stuck = append(stuck, task.m.Position)
+		}
+	}
+	require.ElementsMatch(t, stuck, tr.stuck())
+}
+
+func TestTrackerRoom(t *testing.T) {
+	tr := newTracker(t.Context(), 10_000)
+	tr.take(slices.Collect(func(yield func(tier.Leased) bool) {
+		for i := range maxEntries - 1 {
+			yield(leasedEntry(i, 1, false))
+		}
+	}))
+	require.Equal(t, room{messages: 10_000 - maxEntries + 1, read: 1, take: 1}, tr.room(8), "entries are bounded, not messages alone")
+	for i := range maxEntries - 1 {
+		tr.park(entryAt(i), time.UnixMilli(0))
+	}
+	tr.park(entryAt(maxEntries), time.UnixMilli(0))
+	require.Equal(t, room{messages: 10_000, read: 0, take: maxEntries, hungry: true}, tr.room(maxEntries+1),
+		"with much that failed, nothing new is read, and what is due can be taken over")
+}
+
+func TestTrackerDue(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	tr := newTracker(t.Context(), 10)
+	require.Zero(t, tr.due)
+	tr.park(entryAt(1), at(50))
+	tr.park(entryAt(2), at(40))
+	tr.park(entryAt(3), at(60))
+	require.Equal(t, at(40), tr.due)
+	tr.looked(at(45), 2*time.Second)
+	require.Equal(t, at(47), tr.due, "what should have been found is looked for again soon")
+	tr.take([]tier.Leased{leasedEntry(2, 2, false)})
+	tr.looked(at(47), 2*time.Second)
+	require.Equal(t, at(50), tr.due)
+	tr.vanished([]codec.EntryID{entryAt(1), entryAt(3)})
+	tr.looked(at(48), 2*time.Second)
+	require.Zero(t, tr.due)
+}

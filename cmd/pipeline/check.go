@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+func checkCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check SCOPE",
+		Short: "Audit what must hold in a scope; exit code 1 with findings",
+		Long: `Audit what must hold in a scope: that its number and its brands say the same wherever
+they stand, that keys hold their types, that groups and their consumers are recorded.
+Nothing is changed. The exit code is 1 when something does not hold.`,
+		Args: arguments(1, 1, "the name of a scope"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := tier.CheckName("scope", args[0]); err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
+				return a.check(ctx, client, args[0])
+			})
+		},
+	}
+}
+
+func (a *app) check(ctx context.Context, client *tier.Client, scope string) error {
+	err := stream.Check(ctx, client, scope)
+	if err == nil {
+		if err = a.mustExist(ctx, client, scope); err != nil {
+			return err
+		}
+		a.note("scope %s: everything holds", scope)
+		return nil
+	}
+	findings := findingsOf(err)
+	if len(findings) == 0 {
+		return err
+	}
+	for _, f := range findings {
+		if err := a.printFinding(f); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("scope %s: %d findings: see what wrote to these keys, or restore them from a backup", scope, len(findings))
+}
+
+func (a *app) mustExist(ctx context.Context, client *tier.Client, scope string) error {
+	node, err := client.StoredNode(ctx, scope)
+	if err == nil && node < 0 {
+		err = notFound(fmt.Sprintf("no scope %s: check its name ('pipeline streams' lists all)", scope))
+	}
+	return err
+}
+
+// findingsOf takes an error of Check apart; it is empty when the error is another.
+func findingsOf(err error) []*stream.Finding {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		var f *stream.Finding
+		if errors.As(err, &f) {
+			return []*stream.Finding{f}
+		}
+		return nil
+	}
+	var all []*stream.Finding
+	for _, e := range joined.Unwrap() {
+		all = append(all, findingsOf(e)...)
+	}
+	return all
+}
+
+func (a *app) printFinding(f *stream.Finding) error {
+	if !a.json() {
+		return a.print(show.Printable(f.Error()) + "\n")
+	}
+	line, err := json.Marshal(map[string]string{"key": f.Key, "broken": f.Broken})
+	if err != nil {
+		return err
+	}
+	return a.print(string(line) + "\n")
+}

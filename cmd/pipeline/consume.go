@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+// consume is the command's flags.
+type consume struct {
+	app         *app
+	addr        tier.Address
+	group       string
+	start       start
+	count       int
+	wait        time.Duration
+	concurrency int
+	exec        *command
+	metrics     metrics
+}
+
+func consumeCommand(a *app) *cobra.Command {
+	c := &consume{app: a, concurrency: 1, start: start{text: "head"}}
+	cmd := &cobra.Command{
+		Use:   "consume ADDR --group NAME",
+		Short: "Handle the messages of a stream as a consumer of a group",
+		Long: `Handle the messages of a stream as a consumer of a group: each message goes to one
+consumer of the group, and to another when that one dies. Run it several times to
+share the work. A message is printed, or given to --exec, before it is acknowledged:
+none is lost, and some may come twice.
+
+The group is made when it does not exist, and begins at --start; one that exists goes
+on where it is.
+
+--exec runs a command for each message, with the message as JSON on its standard
+input and its id in PIPELINE_MESSAGE_ID. Exit code 0 acknowledges; with any other the
+message comes again, later. The command is split into words, without a shell; for one
+write --exec "sh -c '...'". Of the environment it gets PATH, HOME, LANG, TZ and USER.`,
+		Example: `  pipeline consume shop/orders --group mailer
+  pipeline consume shop/orders --group mailer --exec ./send-mail --concurrency 4
+  pipeline consume shop/orders --group audit --count 100 --wait 5s`,
+		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if c.addr, err = tier.ParseAddress(args[0]); err != nil {
+				return err
+			}
+			if c.group == "" {
+				return usagef("want the name of a group: pipeline consume %s --group NAME", c.addr)
+			}
+			return c.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.Var(name(&c.group, "group"), "group", "name of the group")
+	f.Var(&value{text: c.start.text, kind: "new|head|ID|TIME", set: c.start.set}, "start", "where a group begins that does not exist yet: new is what is appended from now on,\nhead the oldest message")
+	f.Var(number(&c.count, 1, math.MaxInt), "count", "stop after this many messages; a pack is handled to its end")
+	f.Var(duration(&c.wait), "wait", "stop when no message came for this long; exit code 4 if none came at all")
+	f.Var(number(&c.concurrency, 1, 1024), "concurrency", "handle this many messages at the same time")
+	f.Var(&value{kind: "CMD", set: func(s string) (err error) {
+		c.exec, err = parseCommand(s)
+		return err
+	}}, "exec", "command to run for each message")
+	c.metrics.flag(cmd)
+	return cmd
+}
+
+// start is where a new group begins.
+type start struct {
+	text  string
+	place place
+}
+
+func (s *start) set(text string) error {
+	s.text = text
+	if text == "new" || text == "head" {
+		return nil
+	}
+	if err := s.place.set(text); err != nil {
+		return fmt.Errorf("want new, head, or a place: %w", err)
+	}
+	return nil
+}
+
+func (s *start) resolve(ctx context.Context, client *tier.Client, addr tier.Address) (stream.Start, error) {
+	switch s.text {
+	case "new":
+		return stream.New(), nil
+	case "head":
+		return stream.Head(), nil
+	}
+	if s.place.point.IsTime() {
+		err := s.place.countBack(ctx, client, addr)
+		return stream.FromTime(s.place.point.Time), err
+	}
+	err := s.place.belongs(ctx, client, addr)
+	return stream.FromEntry(s.place.from()), err
+}
+
+func (c *consume) run(ctx context.Context) error {
+	stop, err := c.metrics.serve(ctx, c.app)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	c.app.logs = true
+	return c.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
+		start, err := c.start.resolve(ctx, client, c.addr)
+		if err != nil {
+			return err
+		}
+		g, err := stream.NewGroup(client, stream.GroupConfig{Address: c.addr.String(), Name: c.group, Start: start})
+		if err != nil {
+			return err
+		}
+		begun := time.Now()
+		job := &consumption{consume: c, out: c.app.sink()}
+		err = job.run(ctx, consumer.Group(g))
+		handled := job.tally.handled
+		c.app.done = handled
+		c.app.note("%s messages handled by %s of %s in %s", show.Number(int64(handled)), c.group, c.addr, show.Duration(time.Since(begun)))
+		return err
+	})
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+)
+
+// consumption is one run of consume.
+type consumption struct {
+	*consume
+	out   *sink
+	tally *tally
+	stop  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	running int                         // handlers
+	idle    *time.Timer                 // of --wait, or nil; runs while no handler does
+	failed  map[codec.Position]struct{} // and not handled since
+}
+
+// Causes of a stop in order.
+var (
+	errIdle   = errors.New("--wait is over")
+	errEnough = errors.New("--count is reached")
+)
+
+func (c *consumption) run(ctx context.Context, source consumer.Source) error {
+	ctx, c.stop = context.WithCancelCause(ctx)
+	defer c.stop(nil)
+	c.failed = map[codec.Position]struct{}{}
+	c.tally = &tally{most: c.count, reached: func() { c.stop(errEnough) }}
+	runner, err := consumer.New(c.tally.source(source), c.handle, consumer.Config{
+		Concurrency: c.concurrency, Logger: c.app.logger(), Registerer: c.metrics.registerer(),
+	})
+	if err != nil {
+		return err
+	}
+	if c.exec != nil || !isTerminal(c.app.out) {
+		c.app.startProgress(int64(cmp.Or(c.count, -1)))
+		defer c.app.endProgress()
+	}
+	if c.wait > 0 {
+		c.idle = time.AfterFunc(c.wait, func() { c.stop(errIdle) })
+		defer c.idle.Stop()
+	}
+	if err := runner.Run(ctx); err != nil {
+		return err
+	}
+	return c.outcome(context.Cause(ctx))
+}
+
+// handle prints a message, or runs the command for it.
+func (c *consumption) handle(ctx context.Context, d *consumer.Delivery) error {
+	c.begin()
+	var err error
+	if c.exec != nil {
+		err = c.exec.run(ctx, c.app, &d.Record)
+	} else {
+		err = errors.Join(c.out.put(&d.Record), c.out.flush())
+	}
+	if errors.Is(err, errOutputClosed) {
+		c.stop(errOutputClosed)
+	}
+	c.end(d, err)
+	return err
+}
+
+func (c *consumption) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running++
+	if c.idle != nil {
+		c.idle.Stop()
+	}
+}
+
+func (c *consumption) end(d *consumer.Delivery, err error) {
+	n := c.tally.finished(d.Position.Entry, err == nil)
+	c.app.progress.at(int64(n), n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		delete(c.failed, d.Position)
+	} else {
+		c.failed[d.Position] = struct{}{}
+	}
+	if c.running--; c.running == 0 && c.idle != nil {
+		c.idle.Reset(c.wait)
+	}
+}
+
+// outcome is what a stop in order means for whoever ran the command.
+func (c *consumption) outcome(cause error) error {
+	switch {
+	case errors.Is(cause, errOutputClosed):
+		return cause
+	case len(c.failed) > 0:
+		return fmt.Errorf("%d messages failed and will come again: 'pipeline groups %s' shows what is pending", len(c.failed), c.addr)
+	case c.tally.handled > 0:
+		return nil
+	case errors.Is(cause, errIdle):
+		return fmt.Errorf("%w within --wait %s", errNothing, c.wait)
+	case errors.Is(cause, errTimedOut):
+		return cause
+	}
+	return nil
+}

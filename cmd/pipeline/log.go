@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// logger writes the warnings of the packages below, of commands that run for long
+// or write: about the server's settings, and about what is tried again.
+func (a *app) logger() *slog.Logger {
+	if a.quiet || !a.logs {
+		return nil
+	}
+	return slog.New(&logLines{app: a})
+}
+
+// logLines writes records of the log as our other lines on standard error are:
+//
+//	pipeline: warning: what happened (entry 1764421200000-0, attempt 1): the error
+//
+// Scope, stream, group and consumer, which loggers carry along, are left out: they
+// stand on the command line.
+type logLines struct{ app *app }
+
+func (l *logLines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+func (l *logLines) WithGroup(string) slog.Handler { return l }
+
+func (l *logLines) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l *logLines) Handle(_ context.Context, r slog.Record) error {
+	var details []string
+	cause := ""
+	add := func(attr slog.Attr) bool {
+		switch text := fmt.Sprint(attr.Value.Any()); attr.Key {
+		case "err", "advice", "reason":
+			cause = ": " + oneLine(fmt.Errorf("%s", text))
+		case "stream":
+		default:
+			details = append(details, attr.Key+" "+text)
+		}
+		return true
+	}
+	r.Attrs(add)
+	text := r.Message
+	if len(details) > 0 {
+		text += " (" + strings.Join(details, ", ") + ")"
+	}
+	l.app.warn("%s", text+cause)
+	return nil
+}

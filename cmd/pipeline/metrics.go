@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+)
+
+// metrics is what --metrics ADDR serves. Without the flag, the registerer is nil
+// and nothing is served.
+type metrics struct {
+	addr string
+	reg  *prometheus.Registry
+}
+
+func (m *metrics) flag(cmd *cobra.Command) {
+	cmd.Flags().Var(&value{kind: "ADDR", set: func(s string) (err error) {
+		m.addr, err = listenAddress(s)
+		return err
+	}}, "metrics", "serve Prometheus metrics at http://ADDR/metrics; a port alone, as in :9100, is on loopback")
+}
+
+// listenAddress reads HOST:PORT; without a host it is loopback.
+func listenAddress(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", errors.New("want HOST:PORT, or :PORT for loopback")
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return "", errors.New("want a port from 0 to 65535")
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func (m *metrics) registerer() prometheus.Registerer {
+	if m.reg == nil {
+		return nil
+	}
+	return m.reg
+}
+
+// serve answers until stop is called. It is called before anything is counted.
+func (m *metrics) serve(ctx context.Context, a *app) (stop func(), err error) {
+	if m.addr == "" {
+		return func() {}, nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", m.addr)
+	if err != nil {
+		return nil, usagef("--metrics %s: %w", m.addr, err)
+	}
+	if ip := listener.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
+		a.warn("--metrics %s: others on the network can read the metrics", m.addr)
+	}
+	m.reg = prometheus.NewRegistry()
+	m.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.reg, promhttp.HandlerOpts{Registry: m.reg}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener) // ends with Close
+	}()
+	a.note("metrics: http://%s/metrics", listener.Addr())
+	return func() {
+		_ = server.Close()
+		<-ended
+	}, nil
+}

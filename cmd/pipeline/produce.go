@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/input"
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+// produce is the command's flags.
+type produce struct {
+	app     *app
+	addr    tier.Address
+	cfg     input.Config
+	brand   codec.Brand
+	pack    int
+	rate    float64
+	strict  bool
+	metrics metrics
+}
+
+func produceCommand(a *app) *cobra.Command {
+	p := &produce{app: a}
+	cmd := &cobra.Command{
+		Use:   "produce ADDR [FILE|-]",
+		Short: "Append the lines, JSON values or CSV rows of a file to a stream",
+		Long: `Append the lines, JSON values or CSV rows of a file, or of standard input, to the
+stream ADDR, which is scope/stream. The stream is made when it does not exist.
+
+  lines  one message a line, as text
+  json   one message for each JSON value; one value a line
+  csv    one message a row: an object with the header line's columns as fields and
+         the values as text
+
+A line that does not parse is reported as FILE:LINE: REASON and left out, the rest
+goes on, and the exit code is 1.`,
+		Example: `  pipeline produce shop/orders orders.csv --key customer --time placed
+  tail -f app.log | pipeline produce ops/log
+  pipeline produce shop/orders big.jsonl --pack 100`,
+		Args: arguments(1, 2, "the address of a stream, as in shop/orders, and perhaps a file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.check(args); err != nil {
+				return err
+			}
+			return p.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.Var(choice(&p.cfg.Format, input.Formats...), "format", "of the input (default: by the file's name: .csv, .json, .jsonl, .ndjson; else lines)")
+	f.Var(word(&p.cfg.Type, "TYPE", codec.MaxType), "type", "type of the messages (default: the stream's name)")
+	f.Var(word(&p.cfg.Key, "FIELD", codec.MaxKey), "key", "field that becomes the message's key (json, csv)")
+	f.Var(word(&p.cfg.Time, "FIELD", codec.MaxKey), "time", "field that becomes the header event-time, in RFC 3339 (json, csv)")
+	f.Var(brand(&p.brand), "brand", "brand of the stream's ids (default: the stream's own, or made of its name)")
+	f.Var(number(&p.pack, 1, codec.MaxPack), "pack", "put this many messages into each entry: cheaper; groups handle and repeat them together")
+	f.Var(perSecond(&p.rate), "rate", "messages per second at most")
+	f.BoolVar(&p.strict, "strict", false, "stop at the first line that does not parse")
+	p.metrics.flag(cmd)
+	return cmd
+}
+
+// check refuses what can be refused before anything is opened.
+func (p *produce) check(args []string) (err error) {
+	if p.addr, err = tier.ParseAddress(args[0]); err != nil {
+		return err
+	}
+	p.cfg.File = "-"
+	if len(args) > 1 {
+		p.cfg.File = args[1]
+	}
+	if p.cfg.Format == "" {
+		p.cfg.Format = formatOf(p.cfg.File)
+	}
+	if p.cfg.Type == "" {
+		p.cfg.Type = p.addr.Stream
+	}
+	if p.cfg.Format == "lines" && p.cfg.Key+p.cfg.Time != "" {
+		return usagef("--key and --time name fields, and lines have none: give --format json or csv")
+	}
+	return nil
+}
+
+func formatOf(file string) string {
+	switch strings.ToLower(filepath.Ext(file)) {
+	case ".csv":
+		return "csv"
+	case ".json", ".jsonl", ".ndjson":
+		return "json"
+	}
+	return "lines"
+}
+
+func (p *produce) run(ctx context.Context) error {
+	in, size, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	rows, err := input.New(in, p.cfg)
+	if err != nil {
+		return err
+	}
+	stop, err := p.metrics.serve(ctx, p.app)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	p.app.logs = true
+	return p.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
+		w, err := stream.NewWriter(client, stream.WriterConfig{
+			Address: p.addr.String(), Brand: p.brand, Pack: p.pack, Registerer: p.metrics.registerer(),
+		})
+		if err != nil {
+			return err
+		}
+		p.app.startProgress(size)
+		job := &production{produce: p, writer: w, rows: rows}
+		return job.run(ctx)
+	})
+}
+
+// open opens the input; its size is -1 when nobody knows.
+func (p *produce) open() (io.ReadCloser, int64, error) {
+	if p.cfg.File == "-" {
+		p.cfg.File = "stdin"
+		if isTerminal(p.app.in) {
+			p.app.note("reading %s from the terminal; Ctrl-D ends them", p.cfg.Format)
+		}
+		return p.app.in, -1, nil
+	}
+	f, err := os.Open(p.cfg.File)
+	if err != nil {
+		return nil, 0, fileError(p.cfg.File, err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = errors.New("is a directory: give the files in it one by one")
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, fileError(p.cfg.File, err)
+	}
+	if !info.Mode().IsRegular() {
+		return f, -1, nil
+	}
+	return f, info.Size(), nil
+}
+
+// perBatch is how many messages go to the server at once: full packs, and no more
+// than a rate allows in a twentieth of a second.
+func (p *produce) perBatch() int {
+	const most = 500
+	n := most
+	if p.rate > 0 {
+		n = max(1, min(n, int(math.Ceil(p.rate/20))))
+	}
+	if p.pack > 1 {
+		n = max(1, n/p.pack) * p.pack
+	}
+	return n
+}

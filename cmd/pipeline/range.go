@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+// history is the range command's flags.
+type history struct {
+	app      *app
+	addr     tier.Address
+	from, to place
+	limit    int
+	count    bool
+}
+
+func rangeCommand(a *app) *cobra.Command {
+	h := &history{app: a}
+	cmd := &cobra.Command{
+		Use:   "range ADDR",
+		Short: "Read the history of a stream, or a part of it",
+		Long: `Read the history of a stream, oldest first, both ends included.
+
+A PLACE is an id (QUA0Oo7WXyCPsu), an entry id (1764421200000-0), a time by the
+server's clock (2026-11-29T13:00:00Z, or in UTC: 2026-11-29, 2026-11-29 13:00), or
+how long ago (90s, 15m, 2h, 7d).`,
+		Example: `  pipeline range shop/orders --from 1h
+  pipeline range shop/orders --from 2026-11-28 --to 2026-11-29 --count`,
+		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if h.addr, err = tier.ParseAddress(args[0]); err != nil {
+				return err
+			}
+			if h.from.from().Compare(h.to.to()) > 0 {
+				return usagef("--from %q is behind --to %q", h.from.text, h.to.text)
+			}
+			return a.withClient(cmd.Context(), h.run)
+		},
+	}
+	h.from.flag(cmd, "from", "where to begin (default: at the oldest message)")
+	h.to.flag(cmd, "to", "where to end (default: at the newest message)")
+	cmd.Flags().Var(number(&h.limit, 1, math.MaxInt), "limit", "read this many messages at most")
+	cmd.Flags().BoolVar(&h.count, "count", false, "print only how many messages there are")
+	return cmd
+}
+
+func (h *history) run(ctx context.Context, client *tier.Client) error {
+	r, err := stream.NewReader(client, stream.ReaderConfig{Address: h.addr.String()})
+	if err != nil {
+		return err
+	}
+	for _, p := range []*place{&h.from, &h.to} {
+		if err := errors.Join(p.countBack(ctx, client, h.addr), p.belongs(ctx, client, h.addr)); err != nil {
+			return err
+		}
+	}
+	n, err := h.read(ctx, r)
+	if err == nil && h.count {
+		return h.app.print(strconv.Itoa(n) + "\n")
+	}
+	return err
+}
+
+// read shows the messages, or only counts them.
+func (h *history) read(ctx context.Context, r *stream.Reader) (n int, err error) {
+	out := h.app.sink()
+	defer func() { err = errors.Join(err, out.flush()) }()
+	if h.count || !isTerminal(h.app.out) {
+		h.app.startProgress(int64(cmp.Or(h.limit, -1)))
+		defer h.app.endProgress()
+	}
+	for record, err := range r.Range(ctx, h.from.from(), h.to.to()) {
+		if err == nil && !h.count {
+			err = out.put(&record)
+		}
+		if err != nil {
+			return n, err
+		}
+		if n++; n%1000 == 0 {
+			h.app.progress.at(int64(n), n)
+		}
+		if n == h.limit {
+			break
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/codec"
+)
+
+// sink writes messages to standard output: JSON lines, or lines for people. It may
+// be used from several goroutines.
+type sink struct {
+	app   *app
+	json  bool
+	width int
+
+	mu  sync.Mutex
+	out *bufio.Writer
+	buf []byte
+}
+
+func (a *app) sink() *sink {
+	return &sink{app: a, json: a.json(), width: a.width(), out: bufio.NewWriterSize(a.out, 64<<10)}
+}
+
+// put writes a message. It may stay in memory until flush.
+func (s *sink) put(r *codec.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buf = s.buf[:0]
+	if s.json {
+		s.buf = show.AppendJSON(s.buf, r)
+	} else {
+		s.buf = append(s.buf, show.Line(r, s.width)...)
+	}
+	if _, err := s.out.Write(append(s.buf, '\n')); err != nil {
+		return outputError(err)
+	}
+	s.app.done++
+	return nil
+}
+
+func (s *sink) flush() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return outputError(s.out.Flush())
+}
+
+// errOutputClosed: whoever reads our output has enough.
+var errOutputClosed = errors.New("standard output is closed")
+
+func outputError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EPIPE):
+		return errOutputClosed
+	}
+	return fmt.Errorf("standard output: %w", err)
+}
+
+// print writes what is no message to standard output.
+func (a *app) print(text string) error {
+	_, err := a.out.WriteString(text)
+	return outputError(err)
+}

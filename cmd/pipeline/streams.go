@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+func streamsCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "streams [SCOPE]",
+		Short: "List the streams, of all scopes or of one",
+		Long: `List the streams of all scopes, or of one: brand, entries (a pack is one), entries
+ever added, the first entry there is and the last one given, groups.`,
+		Args: arguments(0, 1, "the name of a scope, or nothing"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, scope := range args {
+				if err := tier.CheckName("scope", scope); err != nil {
+					return err
+				}
+			}
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
+				return a.streams(ctx, client, args)
+			})
+		},
+	}
+}
+
+func (a *app) streams(ctx context.Context, client *tier.Client, scopes []string) (err error) {
+	named := len(scopes) > 0
+	if !named {
+		if scopes, err = client.Scopes(ctx); err != nil {
+			return err
+		}
+	}
+	var all []stream.Info
+	for _, scope := range scopes {
+		list, err := stream.Streams(ctx, client, scope)
+		if err != nil {
+			return err
+		}
+		all = append(all, list...)
+	}
+	if len(all) == 0 {
+		if named {
+			return notFound(fmt.Sprintf("scope %s has no streams: check its name ('pipeline streams' lists all), or append to one first", scopes[0]))
+		}
+		a.note("no streams yet: 'pipeline produce shop/orders FILE' makes one")
+		return nil
+	}
+	a.done = len(all)
+	return printList(a, all, streamsTable, streamJSON)
+}
+
+func streamJSON(s stream.Info) any {
+	return struct {
+		Stream  string      `json:"stream"`
+		Brand   codec.Brand `json:"brand"`
+		Removed bool        `json:"removed,omitempty"`
+		Entries int64       `json:"entries"`
+		Added   int64       `json:"added"`
+		First   string      `json:"first"`
+		Last    string      `json:"last"`
+		Groups  int64       `json:"groups"`
+	}{s.Address.String(), s.Brand, s.Removed, s.Length, s.Added, entryText(s.First), entryText(s.Last), s.Groups}
+}
+
+func streamsTable(list []stream.Info) [][]string {
+	rows := [][]string{{"STREAM", "BRAND", ">ENTRIES", ">ADDED", "FIRST", "LAST", ">GROUPS"}}
+	for _, s := range list {
+		first, last := dayTime(s.First), dayTime(s.Last)
+		if s.Removed {
+			first, last = "removed", ""
+		}
+		rows = append(rows, []string{
+			s.Address.String(), string(s.Brand), show.Number(s.Length), show.Number(s.Added), first, last, show.Number(s.Groups),
+		})
+	}
+	return rows
+}
+
+// entryText is "" for no entry.
+func entryText(e codec.EntryID) string {
+	if e.IsZero() {
+		return ""
+	}
+	return e.String()
+}
+
+func dayTime(e codec.EntryID) string {
+	if e.IsZero() {
+		return "-"
+	}
+	return e.Time().Format(time.DateTime)
+}
+
+// printList writes a list: one JSON object a line, or a table.
+func printList[T any](a *app, list []T, table func([]T) [][]string, object func(T) any) error {
+	if !a.json() {
+		return a.print(show.Table(table(list)))
+	}
+	var b strings.Builder
+	for _, item := range list {
+		line, err := json.Marshal(object(item))
+		if err != nil {
+			return err
+		}
+		b.Write(append(line, '\n'))
+	}
+	return a.print(b.String())
+}

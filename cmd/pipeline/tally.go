@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+)
+
+// tally counts what was handled, and with --count sees to it that no more is
+// fetched than is still wanted: what one consumer fetches, the others of its group
+// do not get.
+type tally struct {
+	most    int    // 0: no bound
+	reached func() // called when the bound is
+
+	mu      sync.Mutex
+	handled int
+	flying  map[codec.EntryID]int // messages of fetched entries that no handler has finished
+	size    int                   // messages of the largest entry so far, 0 before the first
+}
+
+// finished counts a message and returns how many have been handled.
+func (t *tally) finished(e codec.EntryID, ok bool) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.flying[e]--; t.flying[e] <= 0 {
+		delete(t.flying, e)
+	}
+	if ok {
+		t.handled++
+	}
+	if t.most > 0 && t.handled >= t.most && len(t.flying) == 0 {
+		t.reached()
+	}
+	return t.handled
+}
+
+// room is how many of n entries may be fetched. The first one is fetched alone: it
+// tells whether entries are packs.
+func (t *tally) room(n int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	want := t.most - t.handled
+	for _, messages := range t.flying {
+		want -= messages
+	}
+	switch {
+	case want <= 0:
+		return 0
+	case t.size == 0:
+		return min(n, 1)
+	}
+	return min(n, max(1, want/t.size))
+}
+
+func (t *tally) took(entries []tier.Leased) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range entries {
+		t.size = max(t.size, len(e.Records))
+		for i := range e.Records {
+			if e.Records[i].Err == nil { // others do not reach the handler
+				t.flying[e.Entry]++
+			}
+		}
+	}
+}
+
+// lost forgets entries that will not reach the handler.
+func (t *tally) lost(gone func(codec.EntryID) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for e := range t.flying {
+		if gone(e) {
+			delete(t.flying, e)
+		}
+	}
+}
+
+// source wraps a source so that its members fetch no more than is wanted.
+func (t *tally) source(s consumer.Source) consumer.Source {
+	t.flying = map[codec.EntryID]int{}
+	if t.most == 0 {
+		return s
+	}
+	return bounded{s, t}
+}
+
+type bounded struct {
+	consumer.Source
+	tally *tally
+}
+
+// Origin keeps the labels of the source's metrics.
+func (b bounded) Origin() consumer.Origin {
+	if o, ok := b.Source.(interface{ Origin() consumer.Origin }); ok {
+		return o.Origin()
+	}
+	return consumer.Origin{}
+}
+
+func (b bounded) Join(ctx context.Context, prefix string) (consumer.Member, error) {
+	m, err := b.Source.Join(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return boundedMember{m, b.tally}, nil
+}
+
+type boundedMember struct {
+	consumer.Member
+	tally *tally
+}
+
+func (m boundedMember) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	if n = m.tally.room(n); n == 0 {
+		pause(ctx, min(wait, 50*time.Millisecond))
+		return nil, nil
+	}
+	entries, err := m.Member.Read(ctx, n, wait)
+	m.tally.took(entries)
+	return entries, err
+}
+
+func (m boundedMember) TakeOver(ctx context.Context, n int) (tier.Taken, error) {
+	if n = m.tally.room(n); n == 0 {
+		return tier.Taken{Done: true}, nil
+	}
+	taken, err := m.Member.TakeOver(ctx, n)
+	m.tally.took(taken.Leased)
+	return taken, err
+}
+
+func (m boundedMember) Sync(ctx context.Context) ([]tier.Held, error) {
+	held, err := m.Member.Sync(ctx)
+	if err == nil {
+		still := map[codec.EntryID]bool{}
+		for _, h := range held {
+			still[h.Entry] = true
+		}
+		m.tally.lost(func(e codec.EntryID) bool { return !still[e] })
+	}
+	return held, err
+}
+
+func (m boundedMember) Renew(ctx context.Context, entries []codec.EntryID) ([]codec.EntryID, error) {
+	gone, err := m.Member.Renew(ctx, entries)
+	for _, g := range gone {
+		m.tally.lost(func(e codec.EntryID) bool { return e == g })
+	}
+	return gone, err
+}
+
+// pause waits for d, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,51 @@
+# The whole life of this repository: `make help` lists it. Every target works
+# on a laptop as it does in CI.
+
+GO ?= go
+FUZZTIME ?= 3s
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test ci lint fmt tidy fuzz tools clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## install Valkey if it is missing, build, and run the main job on an embedded server
+	scripts/setup
+	@$(MAKE) --no-print-directory build
+	bin/pipeline demo
+
+build: ## build bin/pipeline
+	$(GO) build -o bin/pipeline ./cmd/pipeline
+
+test: ## install what the tests need, and run them all
+	scripts/setup test
+	$(GO) test -race -shuffle=on ./...
+
+ci: ## what CI runs: lint, tidy, test, fuzz, demo
+	scripts/setup test
+	@$(MAKE) --no-print-directory lint tidy
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory fuzz
+	@$(MAKE) --no-print-directory demo
+
+lint: ## gofumpt, go vet, staticcheck
+	@unformatted="$$($(GO) tool gofumpt -l .)" || exit 1; \
+	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+fmt: ## format the code
+	$(GO) tool gofumpt -w .
+
+tidy: ## check that go.mod says what the code needs
+	$(GO) mod tidy -diff
+
+fuzz: ## run every fuzz target for FUZZTIME (3s)
+	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+tools: ## install what the tests need: Valkey 8, Redis 7, a C compiler
+	scripts/setup test
+
+clean: ## remove what was built
+	rm -rf bin

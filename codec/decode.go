@@ -53,18 +53,31 @@ func (s *scanner) open(what string, version uint64, known uint64) (extra uint64,
 		return 0, &DecodeError{start, what + ": want an array"}
 	}
 	at := s.off
-	k, v, err := s.head()
+	v, err := s.number("want a version number")
 	switch {
 	case err != nil:
 		return 0, err
-	case (k != kindUint && k != kindInt) || v == 0 || v > math.MaxInt32:
-		return 0, &DecodeError{at, what + ": want a version number"}
+	case v < 1:
+		return 0, &DecodeError{at, "want a version number"}
 	case v > version:
 		return 0, &DecodeError{at, what + ": written by a newer version of this library"}
 	case n < known:
 		return 0, &DecodeError{start, what + ": array is too short"}
 	}
 	return n - known, nil
+}
+
+// number reads an integer of any width that is not below zero.
+func (s *scanner) number(want string) (uint64, error) {
+	start := s.off
+	k, n, err := s.head()
+	if err != nil {
+		return 0, err
+	}
+	if (k != kindUint && k != kindInt) || n > math.MaxInt64 {
+		return 0, &DecodeError{start, want}
+	}
+	return n, nil
 }
 
 func (s *scanner) str(what string) (string, error) {

@@ -3,10 +3,12 @@ package codec_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/echomq/pipeline/codec"
 )
@@ -44,6 +46,8 @@ func TestDecodeErrors(t *testing.T) {
 		{"short array", []byte{0x94, 1, 0xa0, 0xa0, 0x80}, 0, "too short"},
 		{"version 0", []byte{0x95, 0, 0xa0, 0xa0, 0x80, 0xc0}, 1, "want a version number"},
 		{"version below 0", []byte{0x95, 0xff, 0xa0, 0xa0, 0x80, 0xc0}, 1, "want a version number"},
+		{"version below 0, int8", []byte{0x95, 0xd0, 0xff, 0xa0, 0xa0, 0x80, 0xc0}, 1, "want a version number"},
+		{"version below 0, int64", []byte{0x95, 0xd3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xa0, 0xa0, 0x80, 0xc0}, 1, "want a version number"},
 		{"version is a str", []byte{0x95, 0xa1, '1', 0xa0, 0xa0, 0x80, 0xc0}, 1, "want a version number"},
 		{"newer version of the same shape", []byte{0x95, 2, 0xa0, 0xa0, 0x80, 0xc0}, 1, "newer version"},
 		{"newer version of another shape", []byte{0x91, 0xcc, 200}, 1, "newer version"},
@@ -111,6 +115,37 @@ func TestDecodeTakesEveryForm(t *testing.T) {
 		}
 	}
 }
+
+// Each format of msgpack is as long as it says: what follows is found.
+func TestDecodeEveryFormat(t *testing.T) {
+	values := []string{"\x00", "\x7f", "\xe0", "\xff", "\x80", "\x90", "\xa0", "\xbf" + fill(31), "\xc0", "\xc2", "\xc3"}
+	for head, n := range map[string]int{
+		"\xca": 4, "\xcb": 8, "\xcc": 1, "\xcd": 2, "\xce": 4, "\xcf": 8, "\xd0": 1, "\xd1": 2, "\xd2": 4, "\xd3": 8,
+		"\xd4": 2, "\xd5": 3, "\xd6": 5, "\xd7": 9, "\xd8": 17,
+		"\xc7\x03": 4, "\xc8\x00\x03": 4, "\xc9\x00\x00\x00\x03": 4, "\xd9\x03": 3, "\xda\x00\x03": 3, "\xdb\x00\x00\x00\x03": 3,
+		"\x9f": 15, "\x8f": 30, "\xdc\x00\x03": 3, "\xdd\x00\x00\x00\x03": 3, "\xde\x00\x03": 6, "\xdf\x00\x00\x00\x03": 6,
+	} {
+		values = append(values, head+fill(n))
+	}
+	for _, v := range values {
+		t.Run(fmt.Sprintf("%x", v[0]), func(t *testing.T) {
+			src := envelope(append([]byte{0x80}, v...)...)
+			var m codec.Message
+			rest, err := codec.DecodeMessage(append(src, "next"...), &m)
+			require.NoError(t, err)
+			require.Equal(t, "next", string(rest))
+			require.Equal(t, v, string(m.Data))
+			require.Equal(t, codec.Msgpack, m.Format)
+			decodeFails(t, src[:len(src)-1])
+			library := bytes.NewReader(src)
+			require.NoError(t, msgpack.NewDecoder(library).Skip())
+			require.Zero(t, library.Len(), "the library agrees")
+		})
+	}
+}
+
+// fill is n times the number 1.
+func fill(n int) string { return strings.Repeat("\x01", n) }
 
 func TestDecodeTakesStringsOverTheCaps(t *testing.T) {
 	long := bytes.Repeat([]byte{'x'}, 1<<16)

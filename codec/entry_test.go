@@ -57,6 +57,7 @@ func TestRecords(t *testing.T) {
 		{"among others, in any order", server, at(5), []string{"x", "y", "m", msg, "id", derived.String()}, plain},
 		{"first m counts", server, at(5), []string{"m", msg, "m", "bad"}, plain},
 		{"first m counts, bad", server, at(5), []string{"m", "bad", "m", msg}, undecodable("want an array")},
+		{"first b counts", server, at(5), []string{"b", "", "b", three}, undecodable("bytes end")},
 		{"first id counts", server, at(5), []string{"id", "bad", "m", msg, "id", derived.String()}, foreign},
 		{"m before b", server, at(5), []string{"b", three, "m", msg}, plain},
 		{"a name without a value", server, at(5), []string{"m", msg, "id"}, plain},

@@ -135,6 +135,13 @@ func TestAppendMessageRefuses(t *testing.T) {
 	requireSame(t, codec.Message{Format: codec.Msgpack, Data: deep[1:]}, decode(t, encode(t, codec.Message{Format: codec.Msgpack, Data: deep[1:]})))
 }
 
+func TestErrorTexts(t *testing.T) {
+	_, err := codec.AppendPack(nil, 5000, nil)
+	require.EqualError(t, err, "codec: pack is over its cap: 5000, at most 4096")
+	err = codec.Upcasts{"a": rename("a")}.Apply(&codec.Message{Type: "a"})
+	require.EqualError(t, err, `codec: upcast "a": upcasts do not end`)
+}
+
 func TestHeaders(t *testing.T) {
 	var h codec.Headers
 	_, ok := h.Get("a")
@@ -240,9 +247,14 @@ func TestMessagesInARow(t *testing.T) {
 
 func TestDecodeAliases(t *testing.T) {
 	src := encode(t, codec.Message{Type: "type", Data: []byte("data")})
-	m := decode(t, src)
-	m.Data = append(m.Data, 'x')
-	require.Equal(t, "data", string(decode(t, src).Data), "appending to Data does not write past it")
+	for _, first := range []codec.Message{{Data: []byte("data")}, {Data: []byte{0x91, 1}, Format: codec.Msgpack}} {
+		two := append(encode(t, first), src...)
+		var m codec.Message
+		rest, err := codec.DecodeMessage(two, &m)
+		require.NoError(t, err)
+		_ = append(m.Data, "xxxx"...)
+		require.Equal(t, src, rest, "appending to Data does not write past it")
+	}
 	copy(src[bytes.Index(src, []byte("data")):], "DATA")
 	require.Equal(t, "DATA", string(decode(t, src).Data))
 }

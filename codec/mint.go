@@ -75,8 +75,9 @@ func (m *Mint) Next(b Brand) (ID, error) {
 	}
 }
 
-// Stop ends the mint: Next refuses from now on. It returns the first millisecond, in unix time, at and above which no
-// id was given, so that the range can be handed on from there.
+// Stop ends the mint: Next refuses from now on. It returns the first unix
+// millisecond at and above which no id was given, so that the rest of the range
+// can be handed on from there. A second Stop returns the limit.
 func (m *Mint) Stop() int64 {
 	last := m.last.Swap((maxMs + 1) << seqBits)
 	return min(last>>seqBits+Epoch+1, m.limit.Load())

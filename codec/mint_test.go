@@ -35,13 +35,14 @@ func newMint(t require.TestingT, node int, from, limit int64, c *clock) *codec.M
 }
 
 func TestMintUniqueAndAscendingPerCaller(t *testing.T) {
-	const callers, each = 10, 20000
-	m, err := codec.NewMint(513, 0, time.Now().Add(time.Hour).UnixMilli(), nil)
-	require.NoError(t, err)
+	const callers, each = 10, 50000
+	m := newMint(t, 513, 0, far, newClock(t0)) // frozen, so that all want the same id
 	ids := make([][]codec.ID, callers)
 	var wg sync.WaitGroup
+	start := make(chan struct{})
 	for c := range ids {
 		wg.Go(func() {
+			<-start
 			for range each {
 				id, err := m.Next("JOB")
 				if err != nil {
@@ -51,6 +52,7 @@ func TestMintUniqueAndAscendingPerCaller(t *testing.T) {
 			}
 		})
 	}
+	close(start)
 	wg.Wait()
 	seen := make(map[codec.ID]bool, callers*each)
 	for _, list := range ids {
@@ -186,6 +188,72 @@ func TestMintRefuses(t *testing.T) {
 	id, err := m.Next("JOB")
 	require.NoError(t, err)
 	require.Zero(t, id.Seq(), "a refused call spent nothing")
+}
+
+func TestMintStop(t *testing.T) {
+	tests := []struct {
+		name        string
+		now         int64
+		ids         int
+		limit, want int64
+	}{
+		{"nothing given", t0 + 5, 0, far, t0},
+		{"one given", t0 + 5, 1, far, t0 + 6},
+		{"a whole millisecond given", t0 + 5, 4096, far, t0 + 6},
+		{"one more", t0 + 5, 4097, far, t0 + 7},
+		{"empty range", t0, 0, t0 - 5, t0 - 5},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMint(t, 1, t0, tt.limit, newClock(tt.now))
+			for range tt.ids {
+				_, err := m.Next("JOB")
+				require.NoError(t, err)
+			}
+			require.Equal(t, tt.want, m.Stop())
+			m.SetLimit(far + 1)
+			_, err := m.Next("JOB")
+			require.ErrorIs(t, err, codec.ErrNodeLease)
+			require.Equal(t, far+1, m.Stop())
+		})
+	}
+}
+
+// Two holders of one node number, one after the other, never give the same id,
+// whatever is under way when the first stops.
+func TestMintHandedOn(t *testing.T) {
+	c := newClock(t0)
+	first := newMint(t, 512, t0, far, c)
+	var wg sync.WaitGroup
+	highest := make([]codec.ID, 4)
+	for i := range highest {
+		wg.Go(func() {
+			for {
+				id, err := first.Next("JOB")
+				if err != nil {
+					return
+				}
+				highest[i] = id
+			}
+		})
+	}
+	var from int64
+	wg.Go(func() {
+		for highestOf := t0; highestOf == t0; { // let some be given
+			id, err := first.Next("JOB")
+			if err != nil {
+				return
+			}
+			highestOf = id.UnixMs()
+		}
+		from = first.Stop()
+	})
+	wg.Wait()
+	id, err := newMint(t, 512, from, far, c).Next("JOB")
+	require.NoError(t, err)
+	for _, h := range highest {
+		require.Positive(t, id.Compare(h))
+	}
 }
 
 // A model: whatever the clock and the limit do, ids ascend, carry the node, lie

@@ -27,7 +27,7 @@ func AppendPack(dst []byte, n int, body []byte) ([]byte, error) {
 		return dst, &LimitError{"data", maxData, len(body)}
 	}
 	dst = append(dst, 0x90|packLen, packVersion)
-	dst = appendUint(dst, uint64(n))
+	dst = appendCount(dst, n)
 	dst = append(dst, notCompressed)
 	return appendBin(dst, body), nil
 }
@@ -120,25 +120,23 @@ func openPack(src []byte) (pack, error) {
 }
 
 func (s *scanner) packCount() (int, error) {
+	const want = "pack: want a count of 1 to 4096"
 	start := s.off
-	k, n, err := s.head()
+	n, err := s.number(want)
 	if err != nil {
 		return 0, err
 	}
-	if k != kindUint || n < 1 || n > MaxPack {
-		return 0, &DecodeError{start, "pack: want a count of 1 to 4096"}
+	if n < 1 || n > MaxPack {
+		return 0, &DecodeError{start, want}
 	}
 	return int(n), nil
 }
 
 func (s *scanner) packCompression() error {
 	start := s.off
-	k, n, err := s.head()
+	n, err := s.number("pack: want a compression number")
 	if err != nil {
 		return err
-	}
-	if k != kindUint {
-		return &DecodeError{start, "pack: want a compression number"}
 	}
 	if n != notCompressed {
 		return &DecodeError{start, "pack: compressed by a newer version of this library"}

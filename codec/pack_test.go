@@ -36,6 +36,7 @@ func TestPackRoundTrip(t *testing.T) {
 	for _, n := range []int{1, 2, 127, 128, 255, 256, codec.MaxPack} {
 		ms := numbered(n)
 		src := encodePack(t, ms...)
+		require.Equal(t, packByLibrary(t, ms...), src)
 		got, err := codec.PackLen(src)
 		require.NoError(t, err)
 		require.Equal(t, n, got)
@@ -48,21 +49,24 @@ func TestPackRoundTrip(t *testing.T) {
 	}
 }
 
+func packByLibrary(t require.TestingT, ms ...codec.Message) []byte {
+	var body []byte
+	for _, m := range ms {
+		body = append(body, byLibrary(t, m)...)
+	}
+	var want bytes.Buffer
+	require.NoError(t, msgpack.NewEncoder(&want).Encode([]any{1, len(ms), 0, body}))
+	return want.Bytes()
+}
+
 func TestPackSameBytesAsTheLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := rapid.SliceOfN(aMessage(), 1, 4).Draw(t, "messages")
-		var body []byte
-		for _, m := range ms {
-			body = append(body, byLibrary(t, m)...)
-		}
-		var want bytes.Buffer
-		enc := msgpack.NewEncoder(&want)
-		enc.UseCompactInts(true)
-		require.NoError(t, enc.Encode([]any{1, len(ms), 0, body}))
-		require.Equal(t, want.Bytes(), encodePack(t, ms...))
+		want := packByLibrary(t, ms...)
+		require.Equal(t, want, encodePack(t, ms...))
 
 		kept := codec.Message{Type: "kept"}
-		out, err := codec.DecodePack([]codec.Message{kept}, want.Bytes())
+		out, err := codec.DecodePack([]codec.Message{kept}, want)
 		require.NoError(t, err)
 		requireSame(t, kept, out[0])
 		require.Len(t, out, 1+len(ms))
@@ -126,6 +130,10 @@ func TestDecodePackErrors(t *testing.T) {
 			require.Contains(t, de.What, tt.what)
 			require.Equal(t, tt.offset, de.Offset, de.What)
 		})
+	}
+	for _, head := range [][]byte{{0x94, 0xd0, 1, 0xd0, 1, 0xd0, 0}, {0xdc, 0, 4, 0xcd, 0, 1, 0xce, 0, 0, 0, 1, 0xcf, 0, 0, 0, 0, 0, 0, 0, 0}} {
+		_, err := codec.DecodePack(nil, pack(head, one))
+		require.NoError(t, err, "every width, either sign")
 	}
 	out, err := codec.DecodePack(nil, pack([]byte{0x95, 1, 1, 0}, one, 0x91, 0xc0))
 	require.NoError(t, err, "a trailing element is skipped")

@@ -210,6 +210,12 @@ func TestMsgpackEncodeKeepsOthersData(t *testing.T) {
 	require.Equal(t, want, src, "Encode does not write into what Data aliased")
 }
 
+func TestMsgpackIsShort(t *testing.T) {
+	var m codec.Message
+	require.NoError(t, codec.MsgpackOf[[]int64]().Encode(&m, []int64{5, -1, 200, 1 << 40}))
+	require.Equal(t, []byte{0x94, 5, 0xff, 0xcc, 200, 0xcf, 0, 0, 1, 0, 0, 0, 0, 0}, m.Data)
+}
+
 func TestJSON(t *testing.T) {
 	c := codec.JSON[inner]()
 	m := codec.Message{Format: codec.Msgpack}

@@ -8,18 +8,14 @@ import (
 
 // The appenders write the shortest form of each msgpack format.
 
-func appendUint(dst []byte, n uint64) []byte {
+func appendCount(dst []byte, n int) []byte { // 1..MaxPack
 	switch {
 	case n < 0x80:
 		return append(dst, byte(n))
 	case n <= math.MaxUint8:
 		return append(dst, 0xcc, byte(n))
-	case n <= math.MaxUint16:
-		return binary.BigEndian.AppendUint16(append(dst, 0xcd), uint16(n))
-	case n <= math.MaxUint32:
-		return binary.BigEndian.AppendUint32(append(dst, 0xce), uint32(n))
 	}
-	return binary.BigEndian.AppendUint64(append(dst, 0xcf), n)
+	return binary.BigEndian.AppendUint16(append(dst, 0xcd), uint16(n))
 }
 
 func appendStr(dst []byte, s string) []byte {

@@ -50,7 +50,7 @@ func (a *app) check(ctx context.Context, client *tier.Client, scope string) erro
 			return err
 		}
 	}
-	return fmt.Errorf("scope %s: %d findings: see what wrote to these keys, or restore them from a backup", scope, len(findings))
+	return fmt.Errorf("scope %s: %s: see what wrote to these keys, or restore them from a backup", scope, show.Count(len(findings), "finding"))
 }
 
 func (a *app) mustExist(ctx context.Context, client *tier.Client, scope string) error {

@@ -60,7 +60,7 @@ write --exec "sh -c '...'". Of the environment it gets PATH, HOME, LANG, TZ and 
 	}
 	f := cmd.Flags()
 	f.Var(name(&c.group, "group"), "group", "name of the group")
-	f.Var(&value{text: c.start.text, kind: "new|head|ID|TIME", set: c.start.set}, "start", "where a group begins that does not exist yet: new is what is appended from now on,\nhead the oldest message")
+	f.Var(&value{text: c.start.text, kind: "new|head|ID|TIME", set: c.start.set}, "start", "where a new group begins: head is the oldest message, new what is appended from now on")
 	f.Var(number(&c.count, 1, math.MaxInt), "count", "stop after this many messages; a pack is handled to its end")
 	f.Var(duration(&c.wait), "wait", "stop when no message came for this long; exit code 4 if none came at all")
 	f.Var(number(&c.concurrency, 1, 1024), "concurrency", "handle this many messages at the same time")
@@ -125,7 +125,7 @@ func (c *consume) run(ctx context.Context) error {
 		err = job.run(ctx, consumer.Group(g))
 		handled := job.tally.handled
 		c.app.done = handled
-		c.app.note("%s messages handled by %s of %s in %s", show.Number(int64(handled)), c.group, c.addr, show.Duration(time.Since(begun)))
+		c.app.note("%s handled by group %s of %s in %s", show.Count(handled, "message"), c.group, c.addr, show.Duration(time.Since(begun)))
 		return err
 	})
 }

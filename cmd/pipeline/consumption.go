@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
 )
@@ -102,7 +103,7 @@ func (c *consumption) outcome(cause error) error {
 	case errors.Is(cause, errOutputClosed):
 		return cause
 	case len(c.failed) > 0:
-		return fmt.Errorf("%d messages failed and will come again: 'pipeline groups %s' shows what is pending", len(c.failed), c.addr)
+		return fmt.Errorf("%s failed and will come again: 'pipeline groups %s' shows what is pending", show.Count(len(c.failed), "message"), c.addr)
 	case c.tally.handled > 0:
 		return nil
 	case errors.Is(cause, errIdle):

@@ -24,7 +24,7 @@ func (m *metrics) flag(cmd *cobra.Command) {
 	cmd.Flags().Var(&value{kind: "ADDR", set: func(s string) (err error) {
 		m.addr, err = listenAddress(s)
 		return err
-	}}, "metrics", "serve Prometheus metrics at http://ADDR/metrics; a port alone, as in :9100, is on loopback")
+	}}, "metrics", "serve Prometheus metrics at http://ADDR/metrics; :9100 is on loopback")
 }
 
 // listenAddress reads HOST:PORT; without a host it is loopback.

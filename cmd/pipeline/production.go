@@ -210,12 +210,12 @@ func (p *production) report(err error) error {
 	if p.written > 0 {
 		ids = fmt.Sprintf("; ids %s to %s", p.first, p.last)
 	}
-	p.app.note("%s messages written to %s in %s, %s%s", show.Number(int64(p.written)), p.addr, show.Duration(took), show.Rate(p.written, took), ids)
+	p.app.note("%s written to %s in %s, %s%s", show.Count(p.written, "message"), p.addr, show.Duration(took), show.Rate(p.written, took), ids)
 	if p.unknown > 0 {
 		p.app.warn("%d more were sent and not answered for: look at the end of the stream with 'pipeline tail %s' before producing them again", p.unknown, p.addr)
 	}
 	if p.refused > 0 && err == nil {
-		return fmt.Errorf("%s lines were left out: correct them and produce them alone", show.Number(int64(p.refused)))
+		return fmt.Errorf("%s left out: correct and produce what is missing", show.Count(p.refused, "line"))
 	}
 	return nil
 }

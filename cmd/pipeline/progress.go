@@ -46,7 +46,7 @@ func (p *progress) at(part int64, messages int) {
 	if p == nil {
 		return
 	}
-	p.bar.Describe(fmt.Sprintf("%s messages, %s", show.Number(int64(messages)), show.Rate(messages, time.Since(p.begun))))
+	p.bar.Describe(fmt.Sprintf("%s, %s", show.Count(messages, "message"), show.Rate(messages, time.Since(p.begun))))
 	_ = p.bar.Set64(part)
 }
 

@@ -34,6 +34,8 @@ out with nothing, 130 interrupted.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          runRoot,
 	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.globalFlags(root.PersistentFlags())
@@ -59,9 +61,9 @@ func runRoot(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
-	f.StringVar(&a.url, "url", "", "server, as in valkey://host:6379, valkeys:// (TLS), unix:///path;\ndefault: $PIPELINE_URL, else an embedded server")
+	f.StringVar(&a.url, "url", "", "server, as in valkey://host:6379, valkeys:// (TLS), unix:///path (default: $PIPELINE_URL, else an embedded server)")
 	f.StringVar(&a.urlFile, "url-file", "", "file that holds the server's URL: the place for one with a password")
-	f.Var(choice(&a.output, "text", "json"), "output", "text for people, json for JSON lines\n(default: text on a terminal, else json)")
+	f.Var(choice(&a.output, "text", "json"), "output", "text for people or JSON lines (default: text on a terminal, else json)")
 	f.BoolVar(&a.quiet, "quiet", false, "say nothing on standard error but warnings and errors")
 	f.Var(duration(&a.timeout), "timeout", "end after this long; exit code 4 if nothing came by then")
 }

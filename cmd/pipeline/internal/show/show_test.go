@@ -141,6 +141,8 @@ func TestNumbers(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 38094: "38,094", 1234567: "1,234,567", -1000: "-1,000", -100: "-100"} {
 		require.Equal(t, want, show.Number(n))
 	}
+	require.Equal(t, "1 message", show.Count(1, "message"))
+	require.Equal(t, "1,000 messages", show.Count(1000, "message"))
 	require.Equal(t, "38,094/s", show.Rate(38094, time.Second))
 	require.Equal(t, "0.5/s", show.Rate(1, 2*time.Second))
 	require.Equal(t, "0.0/s", show.Rate(0, 0))

@@ -88,6 +88,14 @@ func Number(n int64) string {
 	return s
 }
 
+// Count is n of something: "1 message", "38,094 messages".
+func Count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return Number(int64(n)) + " " + what
+}
+
 // Rate is n in d, per second: "38,094/s".
 func Rate(n int, d time.Duration) string {
 	if d <= 0 {

@@ -1,0 +1,120 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Bad input is refused before anything is sent: nobody listens at the URL, which
+// would be exit code 1.
+func TestBadInput(t *testing.T) {
+	p := onServer(t, "unix:///nowhere/server.sock")
+	p.file("x.csv", "a,b\n1,2\n")
+	p.file("empty", "")
+	for _, tc := range []struct {
+		name string
+		args string
+		want string
+	}{
+		{"command", "prodcue", `unknown command "prodcue"; did you mean produce? (pipeline help lists them)`},
+		{"flag", "produce a/b --nope", "unknown flag: --nope (pipeline produce --help)"},
+		{"flag without a value", "tail a/b -n", "flag needs an argument: 'n' in -n (pipeline tail --help)"},
+		{"output", "streams --output xml", `--output "xml": want one of text, json`},
+		{"timeout", "streams --timeout soon", `--timeout "soon": want a length of time above zero, as in 500ms, 90s, 15m, 2h30m, 7d, 2w`},
+		{"timeout of zero", "streams --timeout 0s", `--timeout "0s": want a length of time`},
+		{"URL", "streams --url http://x", "bad server URL: it starts with one of valkey://"},
+		{"URL with a parameter", "streams --url valkey://x?nope=1", `bad server URL: unknown parameter "nope"`},
+		{"two URLs", "streams --url unix:///x --url-file empty", "--url and --url-file: give one of them"},
+		{"URL file", "streams --url-file none", "--url-file none: no such file or directory"},
+		{"empty URL file", "streams --url-file empty", "--url-file empty: the file is empty, want a URL"},
+
+		{"no address", "produce", "want the address of a stream, as in shop/orders, and perhaps a file (pipeline produce --help)"},
+		{"no scope", "tail orders", `address "orders": an address is "scope/stream"`},
+		{"scope", "tail sh*p/orders", `scope "sh*p": byte 2 is not one of A-Z a-z 0-9 . _ -`},
+		{"stream", "range shop/ord/ers", `stream "ord/ers": byte 3 is not one of`},
+		{"reserved scope", "groups emq/x", `scope "emq": this name is reserved`},
+		{"long name", "streams " + strings.Repeat("x", 129), "a name has 1 to 128 bytes, this has 129"},
+		{"too many", "check a b", `"b" is one argument too many: want the name of a scope (pipeline check --help)`},
+		{"group", "consume a/b --group g/h", `--group "g/h": byte 1 is not one of`},
+		{"no group", "consume a/b", "want the name of a group: pipeline consume a/b --group NAME"},
+
+		{"format", "produce a/b x.csv --format xml", `--format "xml": want one of lines, json, csv`},
+		{"brand", "produce a/b x.csv --brand Abc", `--brand "Abc": want three capital letters, A to Z`},
+		{"pack", "produce a/b x.csv --pack 0", `--pack "0": want a whole number from 1 to 4096`},
+		{"pack too large", "produce a/b x.csv --pack 4097", `--pack "4097": want a whole number from 1 to 4096`},
+		{"rate", "produce a/b x.csv --rate -1", `--rate "-1": want a number of messages per second, above 0`},
+		{"rate that is none", "produce a/b x.csv --rate NaN", `--rate "NaN": want a number of messages per second, above 0`},
+		{"type", "produce a/b x.csv --type " + strings.Repeat("t", 256), `want 1 to 255 bytes`},
+		{"key of lines", "produce a/b --key k", "--key and --time name fields, and lines have none: give --format json or csv"},
+		{"key", "produce a/b x.csv --key c", `--key "c": no such column, the header line has ["a" "b"]`},
+		{"time field", "produce a/b x.csv --time c", `--time "c": no such column, the header line has ["a" "b"]`},
+		{"metrics", "produce a/b x.csv --metrics 9100", `--metrics "9100": want HOST:PORT, or :PORT for loopback`},
+		{"metrics port", "produce a/b x.csv --metrics :http1", `--metrics ":http1": want a port from 0 to 65535`},
+		{"metrics at once over", "tail a/b --metrics :0", "--metrics 127.0.0.1:0: it needs --follow"},
+
+		{"lines", "tail a/b -n -1", `-n "-1": want a whole number, 0 or more`},
+		{"from", "range a/b --from yesterday", `--from "yesterday": want an id (`},
+		{"to", "range a/b --to 2026-13-01", `--to "2026-13-01": want an id (`},
+		{"id out of range", "range a/b --from EVTzzzzzzzzzzz", `--from "EVTzzzzzzzzzzz": want an id (`},
+		{"from behind to", "range a/b --from 2026-11-29 --to 2026-11-28", `--from "2026-11-29" is behind --to "2026-11-28"`},
+		{"limit", "range a/b --limit 0", `--limit "0": want a whole number, 1 or more`},
+		{"id", "get 123", `"123" is no id: want 14 characters`},
+		{"id in lower case", "get evt000xY9Wvvcd", `"evt000xY9Wvvcd" is no id: want 14 characters`},
+		{"entry without address", "get 1-0", `"1-0" is an entry: want the address of its stream behind it, as in 'pipeline get 1-0 shop/orders'`},
+		{"start", "consume a/b --group g --start old", `--start "old": want new, head, or a place: want an id (`},
+		{"count", "consume a/b --group g --count 0", `--count "0": want a whole number, 1 or more`},
+		{"wait", "consume a/b --group g --wait -1s", `--wait "-1s": want a length of time above zero`},
+		{"concurrency", "consume a/b --group g --concurrency 0", `--concurrency "0": want a whole number from 1 to 1024`},
+		{"program", "consume a/b --group g --exec nonesuch", `--exec "nonesuch": "nonesuch" is no program: executable file not found in $PATH`},
+		{"quote", "consume a/b --group g --exec 'x", `a quote is not closed`},
+		{"listen", "server --listen 0.0.0.0:6379", `--listen "0.0.0.0:6379": want an address on loopback`},
+		{"demo", "demo now", `"now" is one argument too many`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := p.run(strings.Split(tc.args, " ")...)
+			require.Equal(t, 2, r.code, r.errOut)
+			require.Contains(t, r.errOut, "pipeline: ")
+			require.Contains(t, r.errOut, tc.want)
+			require.Equal(t, 1, strings.Count(r.errOut, "\n"), "one line: %s", r.errOut)
+			require.Empty(t, r.out)
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	p := alone(t)
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "check", "version", "completion"}
+	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
+		r := p.ok(args...)
+		for _, c := range commands {
+			require.Contains(t, r.out, "\n  "+c)
+		}
+		require.NotContains(t, r.out, "demo-worker")
+	}
+	for _, c := range commands {
+		r := p.ok(c, "--help")
+		require.Contains(t, r.out, "Usage:")
+		for _, line := range r.lines() {
+			require.LessOrEqual(t, len([]rune(line)), 90, line)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	p := alone(t)
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		require.Contains(t, p.ok("completion", shell).out, "pipeline")
+	}
+	require.Contains(t, p.ok("__complete", "prod").out, "produce\t")
+	require.Contains(t, p.ok("__complete", "produce", "a/b", "--format", "").out, "lines\njson\ncsv\n")
+}
+
+func TestVersion(t *testing.T) {
+	p := alone(t)
+	require.JSONEq(t, p.ok("version", "--output", "json").out, p.ok("version").out)
+	require.Contains(t, p.ok("version").out, `"version":"v0.0.0-test"`)
+	require.Regexp(t, `^pipeline v0\.0\.0-test, wire echomq:3\.0\.0, go1\.\S+ \S+/\S+\n$`, p.ok("version", "--output", "text").out)
+}

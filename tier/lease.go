@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -42,6 +43,7 @@ type NodeLease struct {
 	holder string
 	number int
 	mint   *codec.Mint
+	stop   func() int64 // ends the mint; again, it answers the same, so that Release can be repeated
 }
 
 // LeaseNode takes a node number for a process that mints ids by its own clock. Run extends it; Release gives it back.
@@ -51,8 +53,11 @@ func (c *Client) LeaseNode(ctx context.Context) (*NodeLease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.mint, err = codec.NewMint(l.number, from, limit, time.Now)
-	return l, err
+	if l.mint, err = codec.NewMint(l.number, from, limit, time.Now); err != nil {
+		return nil, err
+	}
+	l.stop = sync.OnceValue(l.mint.Stop)
+	return l, nil
 }
 
 // Mint makes ids inside the granted range.
@@ -91,9 +96,9 @@ func (l *NodeLease) Run(ctx context.Context) error {
 	}
 }
 
-// Release ends the range where the mint stands. The mint makes no id after it.
+// Release ends the range where the mint stands. The mint makes no id after it. After a failure it can be repeated.
 func (l *NodeLease) Release(ctx context.Context) error {
-	limit := l.mint.Stop()
+	limit := l.stop()
 	_, err := l.client.Run(ctx, Call{
 		Script: releaseNode,
 		Keys:   []string{NodesKey},

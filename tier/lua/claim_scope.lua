@@ -1,6 +1,6 @@
 #!lua
 -- Gives a scope its node number, for good: unregistered -> registered. A no-op when it is registered already.
--- KEYS[1] node registry  HASH
+-- KEYS[1] nodes          HASH  the registry
 -- ARGV[1] scope          name
 -- ARGV[2] proposed       number that the scope's hash or a process remembers, or -1
 -- ARGV[3] hint           first number to try, 0..511

@@ -1,7 +1,7 @@
 #!lua
 -- Grants a process a range of mint time under a node number: free or expired -> leased; leased -> leased for longer.
 -- A number whose range has not ended is nobody else's, so no two holders can mint the same id.
--- KEYS[1] node registry  HASH
+-- KEYS[1] nodes          HASH  the registry
 -- ARGV[1] holder         token of the process
 -- ARGV[2] number         the one that is extended, or -1 for a new one
 -- ARGV[3] grant          ms from now on

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Ends a process's range of mint time where it stopped minting, so that its number is free from then on.
--- KEYS[1] node registry  HASH
+-- KEYS[1] nodes          HASH  the registry
 -- ARGV[1] holder         token of the process
 -- ARGV[2] number         its node number
 -- ARGV[3] limit          ms: no id at or above it was minted

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -33,8 +34,17 @@ type fixture struct {
 	raw     func() rueidis.Client // past package tier
 }
 
-func setUp(t testing.TB, s *tiertest.Server) *fixture {
-	f := &fixture{t: t, ctx: testContext(t), server: s, client: tiertest.Dial(t, s)}
+func setUp(t testing.TB, s *tiertest.Server) *fixture { return setUpThrough(t, s, s) }
+
+// setUpProxied is setUp with a proxy between the client and the server. What the fixture does past package tier goes to
+// the server directly.
+func setUpProxied(t testing.TB, s *tiertest.Server) (*fixture, *tiertest.Proxy) {
+	p := tiertest.NewProxy(t, s)
+	return setUpThrough(t, s, p), p
+}
+
+func setUpThrough(t testing.TB, s *tiertest.Server, via interface{ URL() string }) *fixture {
+	f := &fixture{t: t, ctx: testContext(t), server: s, client: tiertest.Dial(t, via)}
 	f.raw = sync.OnceValue(func() rueidis.Client { return raw(t, s) })
 	f.address = tiertest.AuditedScope(t, s) + "/orders"
 	return f
@@ -61,11 +71,13 @@ func (f *fixture) do(cmd string, args ...string) rueidis.RedisMessage {
 
 func command(c rueidis.Client, cmd string, args ...string) rueidis.Completed {
 	b := c.B().Arbitrary(cmd)
-	if len(args) > 0 {
-		b = b.Keys(args[0]).Args(args[1:]...)
+	if len(args) == 0 || keyless[cmd] {
+		return b.Args(args...).Build()
 	}
-	return b.Build()
+	return b.Keys(args[0]).Args(args[1:]...).Build()
 }
+
+var keyless = map[string]bool{"SCRIPT": true, "CONFIG": true, "ACL": true, "CLIENT": true, "XINFO": true}
 
 // now is the server's clock.
 func (f *fixture) now() time.Time {
@@ -113,10 +125,44 @@ func (f *fixture) append(w *stream.Writer, n int) []codec.ID {
 	return ids
 }
 
-func (f *fixture) log() string {
+func (f *fixture) addr() tier.Address {
 	a, err := tier.ParseAddress(f.address)
 	require.NoError(f.t, err)
-	return a.LogKey()
+	return a
+}
+
+func (f *fixture) log() string { return f.addr().LogKey() }
+
+// text is what a command answers, as text.
+func (f *fixture) text(cmd string, args ...string) string {
+	f.t.Helper()
+	m := f.do(cmd, args...)
+	if m.IsInt64() {
+		n, _ := m.AsInt64()
+		return strconv.FormatInt(n, 10)
+	}
+	text, _ := m.ToString()
+	return text
+}
+
+// length is that of the log, in entries.
+func (f *fixture) length() string { return f.text("XLEN", f.log()) }
+
+// load makes the server know a script.
+func (f *fixture) load(s source) { f.do("SCRIPT", "LOAD", s.text) }
+
+// fill makes a private server a full one, or ends that.
+func (f *fixture) fill(full bool) {
+	limit := "0"
+	if full {
+		limit = "1"
+	}
+	f.do("CONFIG", "SET", "maxmemory", limit)
+}
+
+func script(t testing.TB, name string) *tier.Script {
+	t.Helper()
+	return tier.NewScript(name, sources(t)[name].text)
 }
 
 // all reads the whole stream.
@@ -144,4 +190,70 @@ func idsOf(records []codec.Record) []codec.ID {
 		ids[i] = records[i].ID
 	}
 	return ids
+}
+
+// pend is a row of the pending list.
+type pend struct {
+	entry      codec.EntryID
+	consumer   string
+	idle       time.Duration
+	deliveries int
+}
+
+// pending is the pending list of a group, ascending.
+func (f *fixture) pending(group string) []pend {
+	f.t.Helper()
+	m := f.do("XPENDING", f.log(), group, "-", "+", "100000")
+	rows, err := m.ToArray()
+	require.NoError(f.t, err)
+	list := make([]pend, len(rows))
+	for i := range rows {
+		row, err := rows[i].ToArray()
+		require.NoError(f.t, err)
+		id, err := row[0].ToString()
+		require.NoError(f.t, err)
+		list[i].entry, err = codec.ParseEntryID(id)
+		require.NoError(f.t, err)
+		list[i].consumer, err = row[1].ToString()
+		require.NoError(f.t, err)
+		idle, err := row[2].AsInt64()
+		require.NoError(f.t, err)
+		list[i].idle = time.Duration(idle) * time.Millisecond
+		n, err := row[3].AsInt64()
+		require.NoError(f.t, err)
+		list[i].deliveries = int(n)
+	}
+	return list
+}
+
+func (f *fixture) join(g *stream.Group) *stream.Member {
+	f.t.Helper()
+	m, err := g.Join(f.ctx, "m")
+	require.NoError(f.t, err)
+	return m
+}
+
+// read reads n entries, which must be there.
+func (f *fixture) read(m *stream.Member, n int) []tier.Leased {
+	f.t.Helper()
+	leased, err := m.Read(f.ctx, n, 0)
+	require.NoError(f.t, err)
+	require.Len(f.t, leased, n)
+	return leased
+}
+
+func entriesOf(leased []tier.Leased) []codec.EntryID {
+	ids := make([]codec.EntryID, len(leased))
+	for i := range leased {
+		ids[i] = leased[i].Entry
+	}
+	return ids
+}
+
+func heldOf(leased []tier.Leased) []tier.Held {
+	held := make([]tier.Held, len(leased))
+	for i := range leased {
+		held[i] = tier.Held{Entry: leased[i].Entry, Deliveries: leased[i].Deliveries}
+	}
+	return held
 }

@@ -1,11 +1,11 @@
-#!lua
+#!lua flags=allow-oom
 -- Creates a group at its declared start: absent -> present, with an empty log if there is none yet. A no-op when it is
--- there already.
+-- there already. It runs on a full server, too: a consumer that starts there has to join before it can drain it.
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] scope    HASH
 -- ARGV[1] field    of the stream in the scope
--- ARGV[2] group    name
+-- ARGV[2] name     of the group
 -- ARGV[3] after    id after which it reads; '$' for what is new
 -- ARGV[4] start    the first message's id as declared, for packs that begin before it
 -- ARGV[5] lease    ms

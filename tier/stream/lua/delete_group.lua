@@ -3,7 +3,7 @@
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] owners   HASH
--- ARGV[1] group    name
+-- ARGV[1] name     of the group
 -- Replies 1 | 0 when there was no such group
 local log, group, owners = KEYS[1], KEYS[2], KEYS[3]
 local name = ARGV[1]

@@ -3,7 +3,7 @@
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] owners   HASH
--- ARGV[1] group    name
+-- ARGV[1] name     of the group
 -- ARGV[2] after    id after which it reads; '$' for what is new
 -- ARGV[3] start    the first message's id as declared
 -- Replies the number of pending entries that were forgotten, or -1 when there is no such group

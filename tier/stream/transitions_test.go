@@ -1,0 +1,406 @@
+package stream_test
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// transition is a script under test: how Go calls it, and what it leaves behind.
+type transition struct {
+	oom bool // runs on a full server
+	// prepare brings about the state that the script starts from. Do calls it through Go and answers what Go answers, in
+	// words. State is what the server holds that the script is about, without what differs from run to run.
+	prepare func(f *fixture) (do func() (string, error), state func() string)
+	before  string // the state
+	after   string // the state
+	answer  string // of do
+	again   string // the answer when the first call's reply was lost and the caller repeats it; empty: the same
+}
+
+// lease is long: nothing ends by itself.
+const lease = time.Minute
+
+// transitions has a row for each script.
+var transitions = map[string]transition{
+	"time": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		return func() (string, error) {
+			now, err := f.client.Now(f.ctx, f.log())
+			return fmt.Sprint(time.Since(now).Abs() < time.Minute), err
+		}, func() string { return "" }
+	}, answer: "true"},
+	"claim_scope": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		scope := f.addr().Scope
+		return func() (string, error) {
+				n, err := f.client.ScopeNode(f.ctx, scope)
+				registered, _ := f.client.RegisteredNode(f.ctx, scope)
+				return fmt.Sprint(n == registered), err
+			}, func() string {
+				n := f.text("HGET", tier.NodesKey, "scope:"+scope)
+				return fmt.Sprintf("number %t, scope %t", n != "", n != "" && f.text("HGET", tier.NodesKey, "node:"+n) == scope)
+			}
+	}, before: "number false, scope false", after: "number true, scope true", answer: "true"},
+	"lease_node": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		number := -1
+		return func() (string, error) {
+				l, err := f.client.LeaseNode(f.ctx)
+				if err != nil {
+					return "", err
+				}
+				number = l.Number()
+				_, err = l.Mint().Next("JOB")
+				return "minted", err
+			}, func() string {
+				if number < 0 {
+					return "none"
+				}
+				_, limit, _ := strings.Cut(f.text("HGET", tier.NodesKey, "node:"+strconv.Itoa(number)), " ")
+				ms, _ := strconv.ParseInt(limit, 10, 64)
+				return fmt.Sprint(time.UnixMilli(ms).Sub(f.now()).Round(time.Minute))
+			}
+	}, before: "none", after: "10m0s", answer: "minted"},
+	"release_node": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		l, err := f.client.LeaseNode(f.ctx)
+		require.NoError(f.t, err)
+		_, err = l.Mint().Next("JOB")
+		require.NoError(f.t, err)
+		return func() (string, error) { return "", l.Release(f.ctx) }, func() string {
+			_, limit, _ := strings.Cut(f.text("HGET", tier.NodesKey, "node:"+strconv.Itoa(l.Number())), " ")
+			ms, _ := strconv.ParseInt(limit, 10, 64)
+			return fmt.Sprint(time.UnixMilli(ms).Sub(f.now()).Round(time.Minute))
+		}
+	}, before: "10m0s", after: "0s"},
+	"declare": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		scope := f.addr().Scope
+		node, err := f.client.ScopeNode(f.ctx, scope)
+		require.NoError(f.t, err)
+		return func() (string, error) {
+				m, err := f.client.Run(f.ctx, tier.Call{
+					Script: script(f.t, "declare"), Keys: []string{tier.ScopeKey(scope)},
+					Args: []string{strconv.Itoa(node), "orders", "1", "ORD"},
+				})
+				if err != nil {
+					return "", err
+				}
+				reply, err := m.AsStrSlice()
+				return fmt.Sprint(reply), err
+			}, func() string {
+				return f.text("HGET", tier.ScopeKey(scope), "stream:orders") + f.text("HGET", tier.ScopeKey(scope), "brand:ORD")
+			}
+	}, before: "", after: "ORDorders", answer: "[ok ORD]"},
+	"append": appending(1),
+	"pack":   appending(2),
+	"page": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		ids := f.append(f.writer(stream.WriterConfig{}), 3)
+		return func() (string, error) {
+			n := 0 // from an address that has no entry: so a plain XRANGE proves nothing
+			for _, err := range f.reader().Range(f.ctx, ids[0].ServerEntry().Prev(), codec.MaxEntryID) {
+				if err != nil {
+					return "", err
+				}
+				n++
+			}
+			return strconv.Itoa(n), nil
+		}, f.length
+	}, before: "3", after: "3", answer: "3"},
+	"create_group": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		f.append(f.writer(stream.WriterConfig{}), 3)
+		g := f.group("g", stream.Head(), lease)
+		return func() (string, error) { return "", g.Create(f.ctx) }, func() string {
+			groups, err := stream.Groups(f.ctx, f.client, f.address)
+			require.NoError(f.t, err)
+			if len(groups) == 0 {
+				return "none"
+			}
+			return fmt.Sprintf("%s lag %d lease %s", groups[0].Name, groups[0].Lag, groups[0].Lease)
+		}
+	}, before: "none", after: "g lag 3 lease 1m0s"},
+	"sync": grouped{oom: true, prepare: func(s *scene) { s.f.do("HDEL", s.owners(), s.me.Name(), s.me.Name()+":beat") },
+		call: func(s *scene) (string, error) {
+			held, err := s.me.Sync(s.f.ctx)
+			return fmt.Sprint(len(held)), err
+		},
+		before: "0:me:1 1:me:1 lag 1 dead 0 members 1", after: "0:me:1 1:me:1 lag 1 dead 0 members 2", answer: "2"}.row(),
+	"settle": grouped{oom: true, call: func(s *scene) (string, error) {
+		n, err := s.me.Settle(s.f.ctx, entriesOf(s.mine[:1]))
+		return fmt.Sprint(n), err
+	}, after: "1:me:1 lag 1 dead 0 members 2", answer: "1", again: "0"}.row(),
+	"renew": grouped{oom: true, prepare: (*scene).age, call: func(s *scene) (string, error) {
+		gone, err := s.me.Renew(s.f.ctx, entriesOf(s.mine))
+		return fmt.Sprint(len(gone)), err
+	}, before: "0:me:1:idle 1:me:1:idle lag 1 dead 0 members 2", after: sceneStart, answer: "0"}.row(),
+	"release": grouped{oom: true, call: func(s *scene) (string, error) {
+		return "", s.me.Release(s.f.ctx, []tier.Held{{Entry: s.mine[0].Entry}}, 0)
+	}, after: "0:me:0:idle 1:me:1 lag 1 dead 0 members 2"}.row(),
+	"takeover": grouped{oom: true, prepare: (*scene).age, call: func(s *scene) (string, error) {
+		taken, err := s.other.TakeOver(s.f.ctx, 10)
+		return fmt.Sprint(len(taken.Leased)), err
+	}, before: "0:me:1:idle 1:me:1:idle lag 1 dead 0 members 2", after: "0:other:2 1:other:2 lag 1 dead 0 members 2", answer: "2", again: "0"}.row(),
+	"bury": grouped{call: func(s *scene) (string, error) {
+		return "", s.me.Bury(s.f.ctx, heldOf(s.mine[:1]), "poison")
+	}, after: "1:me:1 lag 1 dead 1 members 2"}.row(),
+	"retire": grouped{oom: true, prepare: func(s *scene) { s.f.do("HSET", s.owners(), s.other.Name()+":beat", "1000") },
+		call: func(s *scene) (string, error) { return "", s.me.Retire(s.f.ctx) }, after: "0:me:1 1:me:1 lag 1 dead 0 members 1"}.row(),
+	"leave": grouped{oom: true, call: func(s *scene) (string, error) { return "", s.other.Leave(s.f.ctx) },
+		after: "0:me:1 1:me:1 lag 1 dead 0 members 1"}.row(),
+	"reset_group": grouped{oom: true, call: func(s *scene) (string, error) {
+		n, err := s.g.Reset(s.f.ctx, stream.Head())
+		return fmt.Sprint(n), err
+	}, after: "lag 3 dead 0 members 0", answer: "2", again: "0"}.row(),
+	"delete_group": grouped{oom: true, call: func(s *scene) (string, error) { return "", s.g.Delete(s.f.ctx) }, after: "no group"}.row(),
+}
+
+// appending is the row of append and pack: two messages, once.
+func appending(size int) transition {
+	return transition{prepare: func(f *fixture) (func() (string, error), func() string) {
+		w := f.writer(stream.WriterConfig{Pack: size, Brand: "ORD"})
+		_, err := w.Declare(f.ctx)
+		require.NoError(f.t, err)
+		return func() (string, error) {
+			ids, err := w.AppendBatch(f.ctx, messages(2))
+			if err != nil {
+				return "", err
+			}
+			all := f.all()
+			return fmt.Sprint(len(ids), ids[0] == all[0].ID, ids[1] == all[1].ID), nil
+		}, func() string { return strconv.Itoa(len(f.all())) }
+	}, before: "0", after: "2", answer: "2 true true"}
+}
+
+// grouped is a row about a group: of three entries, the member "me" was given two.
+type grouped struct {
+	oom                          bool
+	prepare                      func(*scene)
+	call                         func(*scene) (string, error)
+	before, after, answer, again string
+}
+
+const sceneStart = "0:me:1 1:me:1 lag 1 dead 0 members 2"
+
+type scene struct {
+	f         *fixture
+	g         *stream.Group
+	me, other *stream.Member
+	mine      []tier.Leased
+	ids       []codec.EntryID
+}
+
+func (g grouped) row() transition {
+	if g.before == "" {
+		g.before = sceneStart
+	}
+	return transition{oom: g.oom, before: g.before, after: g.after, answer: g.answer, again: g.again,
+		prepare: func(f *fixture) (func() (string, error), func() string) {
+			s := newScene(f)
+			if g.prepare != nil {
+				g.prepare(s)
+			}
+			return func() (string, error) { return g.call(s) }, s.state
+		}}
+}
+
+func newScene(f *fixture) *scene {
+	s := &scene{f: f, g: f.group("g", stream.Head(), lease)}
+	for _, id := range f.append(f.writer(stream.WriterConfig{}), 3) {
+		s.ids = append(s.ids, id.ServerEntry())
+	}
+	s.me, s.other = f.join(s.g), f.join(s.g)
+	s.mine = f.read(s.me, 2)
+	return s
+}
+
+func (s *scene) owners() string { return s.f.addr().OwnersKey("g") }
+
+// age lets the leases of all that is pending end.
+func (s *scene) age() {
+	for _, p := range s.f.pending("g") {
+		s.f.do("XCLAIM", s.f.log(), "g", p.consumer, "0", p.entry.String(), "IDLE", strconv.FormatInt(lease.Milliseconds(), 10), "RETRYCOUNT", strconv.Itoa(p.deliveries), "JUSTID")
+	}
+}
+
+func (s *scene) state() string {
+	groups, err := stream.Groups(s.f.ctx, s.f.client, s.f.address)
+	require.NoError(s.f.t, err)
+	if len(groups) == 0 {
+		return "no group"
+	}
+	var words []string
+	names := map[string]string{s.me.Name(): "me", s.other.Name(): "other"}
+	for _, p := range s.f.pending("g") {
+		word := fmt.Sprintf("%d:%s:%d", slices.Index(s.ids, p.entry), names[p.consumer], p.deliveries)
+		if p.idle >= lease {
+			word += ":idle"
+		}
+		words = append(words, word)
+	}
+	members, err := strconv.Atoi(s.f.text("HLEN", s.owners()))
+	require.NoError(s.f.t, err)
+	return strings.Join(append(words, fmt.Sprintf("lag %d dead %d members %d", groups[0].Lag, groups[0].Dead, members/2)), " ")
+}
+
+// TestTransitions calls each script through Go, on every server, a cluster too: what it answers and what it leaves
+// behind. A script without a row fails.
+func TestTransitions(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		eachTransition(t, func(t *testing.T, src source, row transition) {
+			f := setUp(t, s)
+			do, state := row.prepare(f)
+			require.Equal(t, row.before, state())
+			answer, err := do()
+			require.NoError(t, err)
+			require.Equal(t, row.answer, answer)
+			require.Equal(t, row.after, state())
+		})
+	})
+}
+
+func eachTransition(t *testing.T, f func(t *testing.T, src source, row transition)) {
+	t.Helper()
+	all := sources(t)
+	for name := range transitions {
+		require.Contains(t, all, name, "a row without a script")
+	}
+	for name, src := range all {
+		t.Run(name, func(t *testing.T) {
+			row, ok := transitions[name]
+			require.True(t, ok, "the script has no row in transitions")
+			f(t, src, row)
+		})
+	}
+}
+
+// TestTransitionsThroughFaults (B74): a script whose reply is lost, or whose request is, and that the caller repeats
+// until it is answered, has had its effect once.
+func TestTransitionsThroughFaults(t *testing.T) {
+	faults := []struct {
+		name   string
+		inject func(*tiertest.Proxy, int, func([]string) bool)
+		times  int
+	}{
+		{"reply lost", (*tiertest.Proxy).DropReplies, 1},
+		{"two replies lost", (*tiertest.Proxy).DropReplies, 2},
+		{"request lost", (*tiertest.Proxy).DropRequests, 1},
+		{"two requests lost", (*tiertest.Proxy).DropRequests, 2},
+	}
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := tiertest.Private(t, kind)
+			for _, fault := range faults {
+				t.Run(fault.name, func(t *testing.T) {
+					eachTransition(t, func(t *testing.T, src source, row transition) {
+						f, proxy := setUpProxied(t, s)
+						do, state := row.prepare(f)
+						require.Equal(t, row.before, state())
+						f.load(src)
+						fault.inject(proxy, fault.times, runs(src))
+						answer, err := do()
+						calls := 1
+						for ; err != nil && calls < 4; calls++ {
+							require.True(t, tier.OutcomeUnknown(err), "%v", err)
+							answer, err = do()
+						}
+						require.NoError(t, err)
+						require.Equal(t, fault.times, proxy.Dropped())
+						want := row.answer
+						if row.again != "" && calls > 1 && strings.Contains(fault.name, "repl") {
+							want = row.again
+						}
+						require.Equal(t, want, answer)
+						require.Equal(t, row.after, state())
+					})
+				})
+			}
+		})
+	}
+}
+
+// TestTransitionsWhenFull: on a full server scripts that add nothing work, so that it can be drained; the others are
+// refused with no effect.
+func TestTransitionsWhenFull(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := tiertest.Private(t, kind)
+			eachTransition(t, func(t *testing.T, src source, row transition) {
+				f := setUp(t, s)
+				do, state := row.prepare(f)
+				f.fill(true)
+				answer, err := do()
+				f.fill(false)
+				require.Equal(t, row.oom, tier.NewScript(src.name, src.text).AllowsOOM())
+				if row.oom {
+					require.NoError(t, err)
+					require.Equal(t, row.answer, answer)
+					require.Equal(t, row.after, state())
+					return
+				}
+				require.ErrorIs(t, err, tier.ErrStoreFull)
+				require.False(t, tier.OutcomeUnknown(err))
+				require.Equal(t, row.before, state())
+			})
+		})
+	}
+}
+
+// TestTransitionsPassWhatHeadersSay: Go passes as many keys and arguments as the header documents, and what is at a key
+// has the documented type.
+func TestTransitionsPassWhatHeadersSay(t *testing.T) {
+	s := tiertest.Private(t, tiertest.Valkey)
+	eachTransition(t, func(t *testing.T, src source, row transition) {
+		f, proxy := setUpProxied(t, s)
+		do, _ := row.prepare(f)
+		f.load(src)
+		var sent []string
+		proxy.DropReplies(1000, func(cmd []string) bool {
+			if runs(src)(cmd) {
+				sent = cmd
+			}
+			return false
+		})
+		_, err := do()
+		require.NoError(t, err)
+		require.NotEmpty(t, sent)
+		n, err := strconv.Atoi(sent[2])
+		require.NoError(t, err)
+		keys, args := sent[3:3+n], sent[3+n:]
+
+		params := src.params("KEYS")
+		require.Len(t, keys, len(params))
+		for i, p := range params {
+			typ := strings.ToUpper(f.text("TYPE", keys[i]))
+			if typ != "NONE" && !p.unlooked() {
+				require.True(t, strings.HasPrefix(p.text, typ), "KEYS[%d] %s holds a %s: %s", p.index, keys[i], typ, p.text)
+			}
+		}
+		params = src.params("ARGV")
+		if len(params) > 0 && params[len(params)-1].rest {
+			require.GreaterOrEqual(t, len(args), len(params)-1)
+			return
+		}
+		require.Len(t, args, len(params))
+	})
+}
+
+// runs matches the call of a script.
+func runs(src source) func(cmd []string) bool {
+	sum := sha1.Sum([]byte(src.text))
+	sha := hex.EncodeToString(sum[:])
+	return func(cmd []string) bool {
+		return cmd[0] == "EVALSHA" && cmd[1] == sha || cmd[0] == "EVAL" && cmd[1] == src.text
+	}
+}
+
+var kinds = []tiertest.Kind{tiertest.Valkey, tiertest.ValkeyCluster, tiertest.Redis, tiertest.RedisCluster}

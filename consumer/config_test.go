@@ -20,6 +20,7 @@ func (noSource) Join(context.Context, string) (consumer.Member, error) { panic("
 func nothing(context.Context, *consumer.Delivery) error { return nil }
 
 func TestConfig(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		cfg  consumer.Config
@@ -57,6 +58,7 @@ func TestConfig(t *testing.T) {
 
 // B8: a lease below a floor is refused.
 func TestLeaseBelowTheFloor(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
 	s.lease = 400 * time.Millisecond
 	c, err := consumer.New(s.source(), nothing, consumer.Config{})
@@ -71,6 +73,7 @@ func TestLeaseBelowTheFloor(t *testing.T) {
 }
 
 func TestRunOnce(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
 	c, err := consumer.New(s.source(), nothing, consumer.Config{})
 	require.NoError(t, err)

@@ -42,6 +42,7 @@ func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(
 // B108, B76: a handler that returns an error, panics with whatever value, or ends its goroutine costs its own message
 // only, which comes again with one more attempt.
 func TestFailures(t *testing.T) {
+	t.Parallel()
 	ways := []struct {
 		name    string
 		outcome string
@@ -86,8 +87,8 @@ func TestFailures(t *testing.T) {
 					}
 					require.Equal(t, want, attempts[strconv.Itoa(i)])
 				}
-				require.EqualValues(t, 2, sum(t, reg, "echomq_consumer_deliveries_total", "outcome", way.outcome))
-				require.EqualValues(t, 2, sum(t, reg, "echomq_consumer_released_entries_total", "reason", "failed"))
+				counted(t, reg, 2, "echomq_consumer_deliveries_total", "outcome", way.outcome)
+				counted(t, reg, 2, "echomq_consumer_released_entries_total", "reason", "failed")
 				require.Contains(t, log.String(), way.log)
 			})
 		}
@@ -96,6 +97,7 @@ func TestFailures(t *testing.T) {
 
 // PanicError gives access to what a handler panicked with.
 func TestPanicError(t *testing.T) {
+	t.Parallel()
 	var err error = &consumer.PanicError{Value: errMailbox, Stack: []byte("stack")}
 	require.ErrorIs(t, err, errMailbox)
 	require.ErrorContains(t, err, "stack")
@@ -104,6 +106,7 @@ func TestPanicError(t *testing.T) {
 
 // A failed message comes again later and later.
 func TestAttemptsGoOn(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
 	s.append(1, 1)
 	attempts := make(chan int, 10)
@@ -122,6 +125,7 @@ func TestAttemptsGoOn(t *testing.T) {
 
 // A pack of which one message fails comes again whole, once all of its messages are through; other packs do not.
 func TestPackFailsInPart(t *testing.T) {
+	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
 		const pack, n = 10, 50
 		s := newStage(t, server)
@@ -160,6 +164,7 @@ func TestPackFailsInPart(t *testing.T) {
 
 // B96: messages that fail time and again do not hold up others, and do not fill the room for what is in flight.
 func TestFailuresDoNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
 		const n = 500
 		s := newStage(t, server)

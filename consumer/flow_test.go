@@ -16,6 +16,7 @@ import (
 
 // Every message reaches a handler once, with its own id and contents; then nothing is pending.
 func TestFlow(t *testing.T) {
+	t.Parallel()
 	const n = 10_000
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
 		for _, tc := range []struct {
@@ -51,8 +52,8 @@ func TestFlow(t *testing.T) {
 				}
 				require.Zero(t, s.info().Consumers, "the consumer has left")
 				require.Zero(t, s.info().Lag)
-				require.EqualValues(t, n, sum(t, reg, "echomq_consumer_deliveries_total", "outcome", "ok"))
-				require.EqualValues(t, (n+tc.pack-1)/tc.pack, sum(t, reg, "echomq_consumer_settled_entries_total", "", ""))
+				counted(t, reg, n, "echomq_consumer_deliveries_total", "outcome", "ok")
+				counted(t, reg, (n+tc.pack-1)/tc.pack, "echomq_consumer_settled_entries_total", "", "")
 				require.Zero(t, sum(t, reg, "echomq_consumer_in_flight_messages", "", ""))
 			})
 		}
@@ -61,6 +62,7 @@ func TestFlow(t *testing.T) {
 
 // Three consumers share a stream, and what is appended while they wait.
 func TestSharing(t *testing.T) {
+	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
 		const n = 3000
 		s := newStage(t, server)
@@ -82,6 +84,7 @@ func TestSharing(t *testing.T) {
 
 // An entry of another program reaches the handler with its raw fields.
 func TestForeign(t *testing.T) {
+	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
 		s := newStage(t, server)
 		s.append(1, 1)
@@ -105,6 +108,7 @@ func TestForeign(t *testing.T) {
 // B84, B85, B86: what cannot be decoded, be it the first entry, a length that is a lie or a deep nest, goes to the dead
 // letters with its fields and the reason, and stops nobody.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	deep := make([]byte, 0, 20_000)
 	for range 10_000 {
 		deep = append(deep, 0x91)
@@ -127,7 +131,7 @@ func TestPoison(t *testing.T) {
 		seen.reach(t, 10, patience)
 		s.settled(patience)
 
-		dead := s.dead()
+		dead := s.letters()
 		require.Len(t, dead, len(poison)+1)
 		bodies := map[string]bool{}
 		for _, letter := range dead {
@@ -140,12 +144,13 @@ func TestPoison(t *testing.T) {
 			require.True(t, bodies[bytes], "the raw bytes are kept")
 		}
 		require.Equal(t, 11, seen.deliveries())
-		require.EqualValues(t, len(poison)+1, sum(t, reg, "echomq_consumer_buried_entries_total", "", ""))
+		counted(t, reg, len(poison)+1, "echomq_consumer_buried_entries_total", "", "")
 	})
 }
 
 // B85: the group's first entry is garbage, and there is nothing else.
 func TestPoisonAlone(t *testing.T) {
+	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
 		s := newStage(t, server)
 		s.append(1, 1)
@@ -155,7 +160,7 @@ func TestPoisonAlone(t *testing.T) {
 			t.Error("garbage was handled")
 			return nil
 		}, consumer.Config{})
-		tiertest.Eventually(t, patience, func() (bool, string) { return len(s.dead()) == 1, "no dead letter" })
+		tiertest.Eventually(t, patience, func() (bool, string) { return len(s.letters()) == 1, "no dead letter" })
 		s.settled(patience)
 	})
 }

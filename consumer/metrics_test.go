@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,8 +38,18 @@ func sum(t testing.TB, reg prometheus.Gatherer, name, label, value string) (tota
 	return total
 }
 
+// counted waits until the series of a metric add up to want: the server knows of a settle before its consumer does.
+func counted(t testing.TB, reg prometheus.Gatherer, want int, name, label, value string) {
+	t.Helper()
+	tiertest.Eventually(t, patience, func() (bool, string) {
+		got := sum(t, reg, name, label, value)
+		return got == float64(want), fmt.Sprintf("%s{%s=%q} is %v, not %d", name, label, value, got, want)
+	})
+}
+
 // B152: two consumers of one process share a registry; the names and helps are as Prometheus wants them.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
 	s.append(10, 1)
 	reg := prometheus.NewRegistry()

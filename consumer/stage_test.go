@@ -110,8 +110,8 @@ func (s *stage) info() stream.GroupInfo {
 	return groups[0]
 }
 
-// dead are the group's dead letters, field by field.
-func (s *stage) dead() (letters []map[string]string) {
+// letters are the group's dead letters, field by field.
+func (s *stage) letters() (letters []map[string]string) {
 	key := s.addr.DeadKey(groupName)
 	m, err := s.client.Do(context.Background(), key, s.client.B().Xrange().Key(key).Start("-").End("+").Build())
 	require.NoError(s.t, err)

@@ -1,0 +1,203 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// B16: a consumer is frozen past its lease, another takes its entries over, and the frozen one wakes. The contexts of its
+// handlers end, with the cause; what it wants to settle is refused; it begins nothing of what it has lost. The new owner
+// crashes, and the messages come again.
+func TestFrozenConsumer(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		const n = 6 // one runs, the others wait behind it
+		s := newStage(t, server)
+		s.append(n, 1)
+		regA := prometheus.NewRegistry()
+		a, b := newPuppet(s.source()), newPuppet(s.source())
+		entered, leave := make(chan context.Context, 1), make(chan struct{})
+		first, again := newTally(), newTally()
+		s.run(a, func(ctx context.Context, d *consumer.Delivery) error {
+			if d.Attempt > 1 {
+				again.add(d.Key)
+				return nil
+			}
+			first.add(d.Key)
+			entered <- ctx
+			<-leave
+			return nil // as if all were well
+		}, consumer.Config{Concurrency: 1, Registerer: regA})
+		handler := <-entered
+		tiertest.Eventually(t, patience, func() (bool, string) { k := s.pending(); return k == n, fmt.Sprint(k) })
+
+		a.freeze()
+		holds := newTally()
+		s.run(b, func(ctx context.Context, d *consumer.Delivery) error {
+			holds.add(d.Key)
+			<-ctx.Done()
+			return ctx.Err()
+		}, consumer.Config{Concurrency: n})
+		holds.reach(t, n, patience)
+		nameB := b.member.Name()
+		require.Equal(t, map[string]int{nameB: n}, s.holders())
+		require.NoError(t, handler.Err(), "it does not know yet")
+
+		syncs := a.made("sync")
+		a.thaw()
+		<-handler.Done()
+		require.Equal(t, consumer.ErrLeaseLost, context.Cause(handler))
+		require.Greater(t, a.made("sync"), syncs)
+		settles := a.made("settle")
+		close(leave)
+		beats := a.made("renew") + a.made("take over")
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			return a.made("renew")+a.made("take over") > beats+2, "it does nothing"
+		})
+		require.Equal(t, map[string]int{nameB: n}, s.holders(), "the frozen one has changed nothing")
+		require.Equal(t, 1, first.deliveries(), "what was lost and not begun is not begun")
+		require.Equal(t, settles, a.made("settle"), "there is nothing to settle")
+		counted(t, regA, n, "echomq_consumer_lost_entries_total", "cause", "lease")
+		counted(t, regA, 1, "echomq_consumer_deliveries_total", "outcome", "lost")
+
+		b.freeze() // for good, as if it had crashed
+		again.reach(t, n, patience)
+		s.settled(patience)
+		require.Equal(t, n, again.deliveries())
+		b.thaw()
+	})
+}
+
+// A handler finishes while its consumer is frozen: its entry is another's by the time that it could be settled.
+func TestHandlerFinishesWhileFrozen(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.append(1, 1)
+		reg := prometheus.NewRegistry()
+		a := newPuppet(s.source())
+		entered, leave := make(chan struct{}), make(chan struct{})
+		s.run(a, func(_ context.Context, d *consumer.Delivery) error {
+			if d.Attempt == 1 {
+				close(entered)
+				<-leave
+			}
+			return nil
+		}, consumer.Config{Registerer: reg})
+		<-entered
+		a.freeze()
+		close(leave)
+		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("settle") == 1, "no settle was tried" })
+
+		owns, let := make(chan struct{}), make(chan struct{})
+		b := newPuppet(s.source())
+		s.run(b, func(context.Context, *consumer.Delivery) error {
+			close(owns)
+			<-let
+			return nil
+		}, consumer.Config{})
+		<-owns
+		a.thaw()
+		counted(t, reg, 1, "echomq_consumer_lost_entries_total", "cause", "lease")
+		require.Equal(t, map[string]int{b.member.Name(): 1}, s.holders())
+		require.Zero(t, sum(t, reg, "echomq_consumer_settled_entries_total", "", ""))
+		close(let)
+		s.settled(patience)
+	})
+}
+
+// The reply of a read comes late: its entry was taken over meanwhile, and a Sync that this consumer made for another
+// reason has given it a number that would let it settle it. It is neither handled nor settled.
+func TestLateReply(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.append(1, 1)
+		reg := prometheus.NewRegistry()
+		a := newPuppet(s.source())
+		var hold atomic.Bool
+		arrived, deliver := make(chan struct{}), make(chan struct{})
+		a.after = func(call string, err error) error {
+			if call == "read" && hold.Load() && s.pending() == 2 && hold.CompareAndSwap(true, false) {
+				close(arrived)
+				<-deliver
+			}
+			return err
+		}
+		handled, leave := make(chan string, 2), make(chan struct{})
+		s.run(a, func(_ context.Context, d *consumer.Delivery) error {
+			handled <- d.Position.String()
+			<-leave
+			return nil
+		}, consumer.Config{Concurrency: 1, Registerer: reg})
+		<-handled // one is handled for as long as this test likes, and renewed
+		hold.Store(true)
+		s.append(1, 1)
+		<-arrived
+		// What the server gave out is not known to its consumer, so nobody renews it.
+		b := newPuppet(s.source())
+		owns, let := make(chan string, 2), make(chan struct{})
+		s.run(b, func(_ context.Context, d *consumer.Delivery) error {
+			owns <- d.Position.String()
+			<-let
+			return nil
+		}, consumer.Config{Concurrency: 1})
+		<-owns
+		syncs := a.made("sync")
+		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("sync") > syncs, "it was not refused" })
+		beats := a.made("renew")
+		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("renew") > beats+1, "it does not go on" })
+		close(deliver)
+		counted(t, reg, 1, "echomq_consumer_lost_entries_total", "cause", "lease")
+		close(leave)
+		counted(t, reg, 1, "echomq_consumer_settled_entries_total", "", "")
+		require.Equal(t, map[string]int{b.member.Name(): 1}, s.holders())
+		require.Empty(t, handled)
+		close(let)
+		s.settled(patience)
+	})
+}
+
+// An own entry whose renewals came too late is taken over by this consumer itself: it is in flight already, and is not
+// handled again.
+func TestTakesOverFromItself(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.append(1, 1)
+		reg := prometheus.NewRegistry()
+		a := newPuppet(s.source())
+		var failing atomic.Bool
+		failing.Store(true)
+		a.before = func(_ context.Context, call string) error {
+			if call == "renew" && failing.Load() {
+				return tier.Wrap("renew", "", tier.ErrNetwork)
+			}
+			return nil
+		}
+		entered, leave := make(chan struct{}), make(chan struct{})
+		s.run(a, func(ctx context.Context, d *consumer.Delivery) error {
+			close(entered) // a second run would panic
+			<-leave
+			return ctx.Err()
+		}, consumer.Config{Registerer: reg})
+		<-entered
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			return sum(t, reg, "echomq_consumer_taken_over_entries_total", "", "") > 0, "not taken over"
+		})
+		failing.Store(false)
+		close(leave)
+		s.settled(patience)
+		counted(t, reg, 1, "echomq_consumer_deliveries_total", "outcome", "ok")
+		counted(t, reg, 1, "echomq_consumer_settled_entries_total", "", "")
+	})
+}

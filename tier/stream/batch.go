@@ -37,11 +37,12 @@ type batch struct {
 	since   time.Time // first sending
 	unknown bool      // a sending ended without a reply: it may be in the log
 
-	// Set before done is closed.
-	receipt  receipt
-	identity codec.Identity
 	size     int // messages an entry
-	err      error
+	identity codec.Identity
+
+	// Set before done is closed.
+	receipt receipt
+	err     error
 }
 
 // fits reports whether more messages can share the call.
@@ -52,7 +53,7 @@ func (b *batch) fits(messages, bytes int) bool {
 // ids returns those of the count messages from offset on.
 func (b *batch) ids(offset, count int) []codec.ID {
 	ids := make([]codec.ID, count)
-	b.receipt.addresses(b.size, func(i int, addr codec.EntryID) {
+	b.receipt.addresses(func(i int, addr codec.EntryID) {
 		if i >= offset && i < offset+count {
 			ids[i-offset], _ = codec.ServerID(b.identity.Brand, b.identity.Node, addr)
 		}

@@ -2,6 +2,8 @@ package stream_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -256,4 +258,80 @@ func heldOf(leased []tier.Leased) []tier.Held {
 		held[i] = tier.Held{Entry: leased[i].Entry, Deliveries: leased[i].Deliveries}
 	}
 	return held
+}
+
+// run runs a writer until stop is called, or the test ends.
+func (f *fixture) run(w *stream.Writer) (stop func()) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(f.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	<-w.Ready()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(f.t, <-ended)
+	})
+	f.t.Cleanup(stop)
+	return stop
+}
+
+// outcomes are what Publish called back with, in the order of the calls.
+type outcomes struct {
+	mu   sync.Mutex
+	ids  []codec.ID
+	errs []error
+	n    []int // of the message that each call was for
+}
+
+func (o *outcomes) of(n int) func(codec.ID, error) {
+	return func(id codec.ID, err error) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.ids, o.errs, o.n = append(o.ids, id), append(o.errs, err), append(o.n, n)
+	}
+}
+
+func (o *outcomes) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.n)
+}
+
+// publish publishes n messages whose data count from 0.
+func (f *fixture) publish(w *stream.Writer, n int) *outcomes {
+	f.t.Helper()
+	var o outcomes
+	for i, m := range messages(n) {
+		require.NoError(f.t, w.Publish(f.ctx, m, o.of(i)))
+	}
+	return &o
+}
+
+// requireCounted: the log holds the messages of messages(n), once each and in order, and these are their ids.
+func requireCounted(t testing.TB, ids []codec.ID, records []codec.Record) {
+	t.Helper()
+	requireAscending(t, records)
+	require.Len(t, records, len(ids))
+	for i, m := range messages(len(ids)) {
+		if !slices.Equal(m.Data, records[i].Data) || records[i].ID != ids[i] {
+			t.Fatalf("record %d: %x with id %s; receipt %s", i, records[i].Data, records[i].ID, ids[i])
+		}
+	}
+}
+
+func errorsIsAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
+}
+
+// requireSame is require.Equal for long lists: it says where they differ.
+func requireSame[T comparable](t testing.TB, want, got []T) {
+	t.Helper()
+	for i := range min(len(want), len(got)) {
+		if want[i] != got[i] {
+			t.Fatalf("of %d and %d, number %d differs: want %v, got %v", len(want), len(got), i, want[i], got[i])
+		}
+	}
+	if len(want) != len(got) {
+		t.Fatalf("want %d, got %d, which are the same as far as they go", len(want), len(got))
+	}
 }

@@ -200,7 +200,7 @@ func TestForeignOverflow(t *testing.T) {
 							require.Equal(t, seq > codec.MaxSeq, got[i].Foreign())
 						}
 					}
-					require.Equal(t, want, idsOf(got))
+					requireSame(t, want, idsOf(got))
 					requireOrdered(t, got)
 				})
 			})

@@ -53,10 +53,10 @@ func readReply(m rueidis.RedisMessage) ([]codec.Entry, error) {
 	return nil, nil
 }
 
-// parseReceipt reads {code, first id, count}.
+// parseReceipt reads {code, first id, count, size}.
 func parseReceipt(m rueidis.RedisMessage) (code string, r receipt, err error) {
 	reply, err := m.ToArray()
-	if err != nil || len(reply) != 3 {
+	if err != nil || len(reply) != 4 {
 		return "", r, fmt.Errorf("stream: append: unexpected reply: %w", err)
 	}
 	if code, err = reply[0].ToString(); err != nil || (code != "ok" && code != "dup") {
@@ -70,6 +70,10 @@ func parseReceipt(m rueidis.RedisMessage) (code string, r receipt, err error) {
 		return code, r, err
 	}
 	n, err := reply[2].AsInt64()
-	r.count = int(n)
+	if err != nil {
+		return code, r, err
+	}
+	size, err := reply[3].AsInt64()
+	r.count, r.size = int(n), int(size)
 	return code, r, err
 }

@@ -20,7 +20,7 @@ func TestAppendThenRange(t *testing.T) {
 				want = append(want, f.append(w, n)...)
 			}
 			got := f.all()
-			require.Equal(t, want, idsOf(got), "pack %d", pack)
+			requireSame(t, want, idsOf(got))
 			require.Equal(t, []byte{0x0f, 0xfe}, got[len(got)-1].Data)
 			requireAscending(t, got)
 		}

@@ -3,7 +3,7 @@
 -- The first entry takes '*', the others follow it; after sequence 4095 the next millisecond begins. So the ids follow
 -- from (first id, count), with the top ahead of the clock too.
 -- KEYS[1] log       STREAM
--- KEYS[2] producer  STRING  'number first count;' for the last 8 calls, newest first
+-- KEYS[2] producer  STRING  'number first count size;' for the last 8 calls, newest first; size: messages an entry
 -- KEYS[3] scope     HASH
 -- ARGV[1] number    of this call: last + 1, or the source's position when named
 -- ARGV[2] ttl       ms that the producer key lives, 0 for a named producer, whose numbers may leave gaps
@@ -11,7 +11,7 @@
 -- ARGV[4] field     of the stream in the scope
 -- ARGV[5] brand     that the caller derives ids with
 -- ARGV[6..]         encoded messages
--- Replies {code, first id, count}: ok | dup (an earlier receipt) | past (named: at or below the last, receipt gone)
+-- Replies {code, first id, count, size}: ok | dup (an earlier receipt) | past (named: at or below the last, receipt gone)
 --   | order (not last + 1) | unknown (above 1, no key) | undeclared | removed | range (ids leave their 41 bits)
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
 local number, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -20,21 +20,21 @@ local first_message = 6
 local call = redis.call
 
 local declared = call('HMGET', scope, 'node', field)
-if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0} end
-if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0} end
+if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
+if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
 
 local held = call('GET', producer) or ''
 local last
-for n, id, count in string.gmatch(held, '(%d+) (%S+) (%d+);') do
-  if tonumber(n) == number then return {'dup', id, tonumber(count)} end
+for n, id, count, size in string.gmatch(held, '(%d+) (%S+) (%d+) (%d+);') do
+  if tonumber(n) == number then return {'dup', id, tonumber(count), tonumber(size)} end
   last = last or tonumber(n)
 end
 if ttl == 0 then
-  if last and number < last then return {'past', '', 0} end
+  if last and number < last then return {'past', '', 0, 0} end
 elseif not last then
-  if number ~= 1 then return {'unknown', '', 0} end
+  if number ~= 1 then return {'unknown', '', 0, 0} end
 elseif number ~= last + 1 then
-  return {'order', '', 0}
+  return {'order', '', 0, 0}
 end
 
 local function parse(id)
@@ -46,14 +46,14 @@ local first = redis.pcall('XADD', log, '*', 'm', ARGV[first_message])
 if first.err then -- because no id is above the top?
   local info = redis.pcall('XINFO', 'STREAM', log)
   for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' and parse(info[i + 1]) >= last_ms then return {'range', '', 0} end
+    if info[i] == 'last-generated-id' and parse(info[i + 1]) >= last_ms then return {'range', '', 0, 0} end
   end
   return first
 end
 local ms, seq = parse(first)
 if ms < 1704067200000 or ms + 2 > last_ms then
   call('XDEL', log, first)
-  return {'range', '', 0}
+  return {'range', '', 0, 0}
 end
 if seq > 4095 then -- a foreign writer ran on in this millisecond: begin the next
   call('XDEL', log, first)
@@ -72,7 +72,7 @@ end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 
 local count = #ARGV - first_message + 1
-local receipts = {string.format('%.0f %s %d;', number, first, count)}
+local receipts = {string.format('%.0f %s %d 1;', number, first, count)}
 for receipt in string.gmatch(held, '[^;]+;') do
   if #receipts < 8 then receipts[#receipts + 1] = receipt end
 end
@@ -81,4 +81,4 @@ if ttl == 0 then
 else
   call('SET', producer, table.concat(receipts), 'PX', ttl)
 end
-return {'ok', first, count}
+return {'ok', first, count, 1}

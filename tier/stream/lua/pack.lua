@@ -3,7 +3,7 @@
 -- at number. An entry's id is that of its last message, the others are the sequences below it in the same millisecond;
 -- a pack that does not fit begins the next one. So the ids follow from (first message's id, sizes of the packs).
 -- KEYS[1] log       STREAM
--- KEYS[2] producer  STRING  'number first count;' for the last 8 calls, newest first
+-- KEYS[2] producer  STRING  'number first count size;' for the last 8 calls, newest first; size: messages an entry
 -- KEYS[3] scope     HASH
 -- ARGV[1] number    of this call: last + 1, or the source's position when named
 -- ARGV[2] ttl       ms that the producer key lives, 0 for a named producer, whose numbers may leave gaps
@@ -11,7 +11,7 @@
 -- ARGV[4] field     of the stream in the scope
 -- ARGV[5] brand     that the caller derives ids with
 -- ARGV[6..]         size, bytes; size, bytes; ...
--- Replies {code, first message's id, count of messages}: as append.lua
+-- Replies {code, first message's id, count, size}: as append.lua
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
 local number, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])
 local node, field, brand = ARGV[3], ARGV[4], ARGV[5]
@@ -19,21 +19,21 @@ local first_pack = 6
 local call = redis.call
 
 local declared = call('HMGET', scope, 'node', field)
-if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0} end
-if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0} end
+if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
+if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
 
 local held = call('GET', producer) or ''
 local last
-for n, id, count in string.gmatch(held, '(%d+) (%S+) (%d+);') do
-  if tonumber(n) == number then return {'dup', id, tonumber(count)} end
+for n, id, count, size in string.gmatch(held, '(%d+) (%S+) (%d+) (%d+);') do
+  if tonumber(n) == number then return {'dup', id, tonumber(count), tonumber(size)} end
   last = last or tonumber(n)
 end
 if ttl == 0 then
-  if last and number < last then return {'past', '', 0} end
+  if last and number < last then return {'past', '', 0, 0} end
 elseif not last then
-  if number ~= 1 then return {'unknown', '', 0} end
+  if number ~= 1 then return {'unknown', '', 0, 0} end
 elseif number ~= last + 1 then
-  return {'order', '', 0}
+  return {'order', '', 0, 0}
 end
 
 local t = call('TIME')
@@ -53,7 +53,7 @@ if top[1] then above(top[1][1]) end
 
 local size = tonumber(ARGV[first_pack])
 local id = room(size)
-if ms < 1704067200000 or ms + #ARGV >= 3903090455551 then return {'range', id, 0} end
+if ms < 1704067200000 or ms + #ARGV >= 3903090455551 then return {'range', '', 0, 0} end
 local added = redis.pcall('XADD', log, id, 'b', ARGV[first_pack + 1])
 if added.err then -- the top is an entry that is gone: only XINFO, which copies two whole entries, knows it
   local info = call('XINFO', 'STREAM', log)
@@ -61,7 +61,7 @@ if added.err then -- the top is an entry that is gone: only XINFO, which copies 
     if info[i] == 'last-generated-id' then above(info[i + 1]) end
   end
   id = room(size)
-  if ms + #ARGV >= 3903090455551 then return {'range', id, 0} end
+  if ms + #ARGV >= 3903090455551 then return {'range', '', 0, 0} end
   call('XADD', log, id, 'b', ARGV[first_pack + 1])
 end
 local first, count = string.format('%.0f-%d', ms, seq - size + 1), size
@@ -72,7 +72,7 @@ for i = first_pack + 2, #ARGV, 2 do
 end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 
-local receipts = {string.format('%.0f %s %d;', number, first, count)}
+local receipts = {string.format('%.0f %s %d %s;', number, first, count, ARGV[first_pack])}
 for receipt in string.gmatch(held, '[^;]+;') do
   if #receipts < 8 then receipts[#receipts + 1] = receipt end
 end
@@ -81,4 +81,4 @@ if ttl == 0 then
 else
   call('SET', producer, table.concat(receipts), 'PX', ttl)
 end
-return {'ok', first, count}
+return {'ok', first, count, tonumber(ARGV[first_pack])}

@@ -1,0 +1,81 @@
+package stream_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// nth matches the nth call, from 1, of those that match.
+func nth(n int, match func([]string) bool) func([]string) bool {
+	return func(cmd []string) bool {
+		if match(cmd) {
+			n--
+			return n == 0
+		}
+		return false
+	}
+}
+
+func appends(cmd []string) bool { return cmd[0] == "EVALSHA" && len(cmd) >= 11 && cmd[2] == "3" }
+
+// TestLostReply (B74): when the reply to an append is lost after the write, or the request before it, the writer repeats
+// it: one copy of each message stands in the log, and the caller's ids are those in the log.
+func TestLostReply(t *testing.T) {
+	type fault struct {
+		name   string
+		inject func(*tiertest.Proxy, int, func([]string) bool)
+	}
+	faults := []fault{{"reply", (*tiertest.Proxy).DropReplies}, {"request", (*tiertest.Proxy).DropRequests}}
+	singles := []tiertest.Kind{tiertest.Valkey, tiertest.Redis}
+	for _, kind := range singles {
+		for _, pack := range []int{1, 50} {
+			for _, fault := range faults {
+				for _, n := range []int{1, 500, 4096} {
+					t.Run(fmt.Sprintf("%s, pack %d, a batch of %d, %s lost", kind, pack, n, fault.name), func(t *testing.T) {
+						t.Parallel()
+						f, proxy := setUpProxied(t, tiertest.Shared(t, kind))
+						w := f.writer(stream.WriterConfig{Pack: pack})
+						f.append(w, 0)
+						want := f.append(f.writer(stream.WriterConfig{Pack: pack}), 2) // the script is known, the stream declared
+						for _, times := range []int{1, 3} {
+							fault.inject(proxy, times, appends)
+							want = append(want, f.append(w, n)...)
+						}
+						require.Equal(t, 4, proxy.Dropped())
+						got := f.all()
+						requireAscending(t, got)
+						requireSame(t, want, idsOf(got))
+					})
+				}
+				for lost := 1; lost <= 8; lost++ {
+					t.Run(fmt.Sprintf("%s, pack %d, %s %d of 8 in flight lost", kind, pack, fault.name, lost), func(t *testing.T) {
+						t.Parallel()
+						f, proxy := setUpProxied(t, tiertest.Shared(t, kind))
+						w := f.writer(stream.WriterConfig{Pack: pack})
+						_, err := w.Declare(f.ctx)
+						require.NoError(t, err)
+						f.load(sources(t)["append"])
+						f.load(sources(t)["pack"])
+						stop := f.run(w)
+						const n = 1 + 8*500
+						proxy.Freeze() // so that all but the first are queued when the next round begins
+						fault.inject(proxy, 1, nth(1+lost, appends))
+						o := f.publish(w, n)
+						proxy.Thaw()
+						require.NoError(t, w.Flush(f.ctx))
+						stop()
+						require.Equal(t, 1, proxy.Dropped())
+						require.Equal(t, make([]error, n), o.errs)
+						requireCounted(t, o.ids, f.all())
+						require.IsIncreasing(t, o.n)
+					})
+				}
+			}
+		}
+	}
+}

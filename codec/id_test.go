@@ -63,7 +63,7 @@ func entryID(t testing.TB, s string) codec.EntryID {
 
 func TestIDVectors(t *testing.T) {
 	vectors := loadIDs(t)
-	require.EqualValues(t, codec.Epoch, vectors.Epoch)
+	require.Equal(t, int64(codec.Epoch), vectors.Epoch)
 	for _, v := range vectors.Valid {
 		t.Run(v.ID, func(t *testing.T) {
 			id, err := codec.Parse(v.ID)

@@ -60,7 +60,7 @@ func TestMsgpackTyped(t *testing.T) {
 	exact(t, "infinity", math.Inf(-1))
 	exact(t, "bool", true)
 	exact(t, "string not utf-8", "\xff\x00")
-	exact(t, "map of int", map[int]string{-1: "a", 1 << 40: "b"})
+	exact(t, "map of int", map[int]string{-1: "a", 1 << 30: "b"})
 	exact(t, "map of string", map[string]string{"": "", "k": "v"})
 	exact(t, "slice", []int64{-1, 0, 128, 1 << 40})
 	exact(t, "nil slice", []int64(nil))

@@ -17,9 +17,10 @@ func checkCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check SCOPE",
 		Short: "Audit what must hold in a scope; exit code 1 with findings",
-		Long: `Audit what must hold in a scope: that its number and its brands say the same wherever
-they stand, that keys hold their types, that groups and their consumers are recorded.
-Nothing is changed. The exit code is 1 when something does not hold.`,
+		Long: `Audit what must hold in a scope: that its number and its brands say the same
+wherever they stand, that keys hold their types, that groups and their consumers
+are recorded. Nothing is changed. The exit code is 1 when something does not
+hold.`,
 		Args: arguments(1, 1, "the name of a scope"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := tier.CheckName("scope", args[0]); err != nil {

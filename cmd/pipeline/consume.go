@@ -32,18 +32,19 @@ func consumeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "consume ADDR --group NAME",
 		Short: "Handle the messages of a stream as a consumer of a group",
-		Long: `Handle the messages of a stream as a consumer of a group: each message goes to one
-consumer of the group, and to another when that one dies. Run it several times to
-share the work. A message is printed, or given to --exec, before it is acknowledged:
-none is lost, and some may come twice.
+		Long: `Handle the messages of a stream as a consumer of a group: each message goes to
+one consumer of the group, and to another when that one dies. Run it several
+times to share the work. A message is printed, or given to --exec, before it is
+acknowledged: none is lost, and some may come twice.
 
-The group is made when it does not exist, and begins at --start; one that exists goes
-on where it is.
+The group is made when it does not exist, and begins at --start; one that exists
+goes on where it is.
 
 --exec runs a command for each message, with the message as JSON on its standard
-input and its id in PIPELINE_MESSAGE_ID. Exit code 0 acknowledges; with any other the
-message comes again, later. The command is split into words, without a shell; for one
-write --exec "sh -c '...'". Of the environment it gets PATH, HOME, LANG, TZ and USER.`,
+input and its id in PIPELINE_MESSAGE_ID. Exit code 0 acknowledges; with any
+other the message comes again, later. The command is split into words, without a
+shell; for one write --exec "sh -c '...'". Of the environment it gets PATH,
+HOME, LANG, TZ and USER.`,
 		Example: `  pipeline consume shop/orders --group mailer
   pipeline consume shop/orders --group mailer --exec ./send-mail --concurrency 4
   pipeline consume shop/orders --group audit --count 100 --wait 5s`,

@@ -20,9 +20,9 @@ func demoCommand(a *app) *cobra.Command {
 		Short: "See the main job done on real input, in a few seconds",
 		Long: `See the main job done on real input, on an embedded server of its own: 2,000
 earthquakes of 2016 are published, keyed by network; a group of three processes
-handles them, one of which is killed on the way; a window of time is read again; the
-counts are compared. It ends by itself, in less than 20 seconds, and leaves nothing
-behind.
+handles them, one of which is killed on the way; a window of time is read again;
+the counts are compared. It ends by itself, in less than 20 seconds, and leaves
+nothing behind.
 
 Data: ` + demo.Credit + `.`,
 		Args: arguments(0, 0, "no arguments"),

@@ -57,7 +57,7 @@ func codeOf(err error) int {
 		errors.Is(err, codec.ErrID), errors.Is(err, codec.ErrEntryID), errors.Is(err, stream.ErrBadCall):
 		return exitUsage
 	case errors.As(err, &missing), errors.Is(err, stream.ErrNoStream), errors.Is(err, stream.ErrNotFound),
-		errors.Is(err, stream.ErrStreamRemoved), errors.Is(err, fs.ErrNotExist):
+		errors.Is(err, stream.ErrStreamRemoved):
 		return exitNotFound
 	case errors.Is(err, errNothing):
 		return exitNothing
@@ -102,6 +102,9 @@ func fileError(name string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		err = path.Err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return notFound(fmt.Sprintf("%s: %v", name, err))
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }

@@ -24,11 +24,11 @@ func getCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get ID [ADDR]",
 		Short: "Show one message by its id",
-		Long: `Show one message by its id. An id says which stream it is of, so that the address
-is not needed; with one, ID may also be an entry as the other commands show it
-(1764421200000-0, 1764421200000-99#3).`,
-		Example: `  pipeline get ORD0Oo7WXyCPsu
-  pipeline get 1764421200000-0 shop/orders`,
+		Long: `Show one message by its id. An id says which stream it is of, so that the
+address is not needed; with one, ID may also be an entry as the other commands
+show it (1795957200000-0, 1795957200000-99#3).`,
+		Example: `  pipeline get ORD0STCa4O4Feq
+  pipeline get 1795957200000-0 shop/orders`,
 		Args: arguments(1, 2, "an id, and perhaps the address of its stream"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := g.parse(args); err != nil {
@@ -49,7 +49,7 @@ func (g *get) parse(args []string) (err error) {
 		return nil
 	}
 	if g.at, err = codec.ParsePosition(args[0]); err != nil {
-		return usagef("%.64q is no id: want 14 characters (ORD0Oo7WXyCPsu), or an entry (1764421200000-0) with an address behind it", args[0])
+		return usagef("%.64q is no id: want 14 characters (ORD0STCa4O4Feq), or an entry (1795957200000-0) with an address behind it", args[0])
 	}
 	if g.addr.Stream == "" {
 		return usagef("%q is an entry: want the address of its stream behind it, as in 'pipeline get %s shop/orders'", args[0], args[0])

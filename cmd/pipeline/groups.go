@@ -15,10 +15,10 @@ func groupsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "groups ADDR",
 		Short: "List the groups of a stream: how far each is, and what it holds",
-		Long: `List the groups of a stream. LAG is how many entries (a pack is one) the group was not
-given yet; "~" marks the least it can be, where the server cannot tell. PENDING is how
-many were given to consumers and are not acknowledged. The ages are those of the oldest
-entry not given yet and of the oldest pending one.`,
+		Long: `List the groups of a stream. LAG is how many entries (a pack is one) the group
+was not given yet; "~" marks the least it can be, where the server cannot tell.
+PENDING is how many were given to consumers and are not acknowledged. The ages
+are those of the oldest entry not given yet and of the oldest pending one.`,
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			addr, err := tier.ParseAddress(args[0])

@@ -18,7 +18,7 @@ func (a *app) logger() *slog.Logger {
 
 // logLines writes records of the log as our other lines on standard error are:
 //
-//	pipeline: warning: what happened (entry 1764421200000-0, attempt 1): the error
+//	pipeline: warning: what happened (entry 1795957200000-0, attempt 1): the error
 //
 // Scope, stream, group and consumer, which loggers carry along, are left out: they
 // stand on the command line.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,6 +164,7 @@ type process struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	stdout *bufio.Reader
+	pipe   io.Closer
 	mu     sync.Mutex
 	errs   bytes.Buffer
 }
@@ -199,7 +201,7 @@ func (p *program) startOn(stdin *os.File, args ...string) *process {
 	}
 	out, err := running.cmd.StdoutPipe()
 	require.NoError(p.t, err)
-	running.stdout = bufio.NewReader(out)
+	running.stdout, running.pipe = bufio.NewReader(out), out
 	require.NoError(p.t, running.cmd.Start())
 	p.t.Cleanup(func() {
 		_ = running.cmd.Process.Kill()
@@ -215,6 +217,9 @@ func (p *process) line() string {
 	require.NoError(p.t, err, "%s", p.errOut())
 	return strings.TrimSuffix(line, "\n")
 }
+
+// closeOutput goes away, as head does.
+func (p *process) closeOutput() error { return p.pipe.Close() }
 
 // said waits until the program has said something on standard error.
 func (p *process) said(text string) {

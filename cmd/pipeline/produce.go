@@ -34,16 +34,17 @@ func produceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "produce ADDR [FILE|-]",
 		Short: "Append the lines, JSON values or CSV rows of a file to a stream",
-		Long: `Append the lines, JSON values or CSV rows of a file, or of standard input, to the
-stream ADDR, which is scope/stream. The stream is made when it does not exist.
+		Long: `Append the lines, JSON values or CSV rows of a file, or of standard input, to
+the stream ADDR, which is scope/stream. The stream is made when it does not
+exist.
 
   lines  one message a line, as text
   json   one message for each JSON value; one value a line
   csv    one message a row: an object with the header line's columns as fields and
          the values as text
 
-A line that does not parse is reported as FILE:LINE: REASON and left out, the rest
-goes on, and the exit code is 1.`,
+A line that does not parse is reported as FILE:LINE: REASON and left out, the
+rest goes on, and the exit code is 1.`,
 		Example: `  pipeline produce shop/orders orders.csv --key customer --time placed
   tail -f app.log | pipeline produce ops/log
   pipeline produce shop/orders big.jsonl --pack 100`,

@@ -29,9 +29,9 @@ func rangeCommand(a *app) *cobra.Command {
 		Short: "Read the history of a stream, or a part of it",
 		Long: `Read the history of a stream, oldest first, both ends included.
 
-A PLACE is an id (QUA0Oo7WXyCPsu), an entry id (1764421200000-0), a time by the
-server's clock (2026-11-29T13:00:00Z, or in UTC: 2026-11-29, 2026-11-29 13:00), or
-how long ago (90s, 15m, 2h, 7d).`,
+A PLACE is an id (ORD0STCa4O4Feq), an entry id (1795957200000-0), a time by the
+server's clock (2026-11-29T13:00:00Z, or in UTC: 2026-11-29, 2026-11-29 13:00),
+or how long ago (90s, 15m, 2h, 7d).`,
 		Example: `  pipeline range shop/orders --from 1h
   pipeline range shop/orders --from 2026-11-28 --to 2026-11-29 --count`,
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),

@@ -26,11 +26,12 @@ func serverCommand(a *app) *cobra.Command {
 		Use:   "server",
 		Short: "Run the embedded server in the foreground and print its URL",
 		Long: `Run the embedded server in the foreground and print its URL, until it is
-interrupted. It is the server that the other commands share when they have no URL, so
-they find the same data, and need not start it each time.
+interrupted. It is the server that the other commands share when they have no
+URL, so they find the same data, and need not start it each time.
 
 It serves a unix socket that only this user can reach, and with --listen TCP on
-loopback too. It has no password: for other machines run a valkey-server of your own.`,
+loopback too. It has no password: for other machines run a valkey-server of your
+own.`,
 		Example: `  pipeline server
   pipeline server --dir ./data --listen 127.0.0.1:6379`,
 		Args: arguments(0, 0, "no arguments"),

@@ -19,8 +19,8 @@ func streamsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "streams [SCOPE]",
 		Short: "List the streams, of all scopes or of one",
-		Long: `List the streams of all scopes, or of one: brand, entries (a pack is one), entries
-ever added, the first entry there is and the last one given, groups.`,
+		Long: `List the streams of all scopes, or of one: brand, entries (a pack is one),
+entries ever added, the first entry there is and the last one given, groups.`,
 		Args: arguments(0, 1, "the name of a scope, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, scope := range args {

@@ -26,10 +26,10 @@ func tailCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail ADDR",
 		Short: "Show the newest messages of a stream, and go on with new ones",
-		Long: `Show the newest messages of a stream, oldest first. With --follow it goes on with
-what is appended until it is interrupted or --timeout is over; the stream need not
-exist yet then. Nothing is acknowledged and nobody else gets less: to share the work
-use 'pipeline consume'.`,
+		Long: `Show the newest messages of a stream, oldest first. With --follow it goes on
+with what is appended until it is interrupted or --timeout is over; the stream
+need not exist yet then. Nothing is acknowledged and nobody else gets less: to
+share the work use 'pipeline consume'.`,
 		Example: `  pipeline tail shop/orders -n 3
   pipeline tail shop/orders --follow`,
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),

@@ -98,7 +98,7 @@ func TestHelp(t *testing.T) {
 		r := p.ok(c, "--help")
 		require.Contains(t, r.out, "Usage:")
 		for _, line := range r.lines() {
-			require.LessOrEqual(t, len([]rune(line)), 90, line)
+			require.LessOrEqual(t, len([]rune(line)), 82, line)
 		}
 	}
 }

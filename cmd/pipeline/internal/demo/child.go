@@ -12,12 +12,13 @@ import (
 
 // child is a consumer in a process of its own.
 type child struct {
-	name   string
-	cmd    *exec.Cmd
-	stdin  io.Closer
-	errs   bytes.Buffer
-	ended  chan struct{} // closed when its last report was read
-	killed bool
+	name    string
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	errs    bytes.Buffer
+	ended   chan struct{} // closed when its last report was read
+	reports int           // taken so far
+	killed  bool
 }
 
 // report is a message that a child has handled.

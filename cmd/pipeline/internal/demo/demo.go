@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		cfg: cfg, say: &teller{out: cfg.Out, color: cfg.Color},
 		handled: map[codec.ID]int{}, window: map[codec.ID]bool{}, takenOver: map[codec.ID]bool{},
 	}
-	d.say.title("2,000 earthquakes through a stream, handled by three processes, one of them killed")
+	d.say.title("2,000 earthquakes through a stream, three processes at work, one of them killed")
 	if err := d.onServer(ctx); err != nil {
 		return nil, whyEnded(ctx, err)
 	}
@@ -113,7 +113,7 @@ func (d *demo) onServer(ctx context.Context) (err error) {
 		return err
 	}
 	defer d.client.Close()
-	d.say.step("server", time.Since(begun), "%s, a child process on a unix socket, its data in a file", server.Version())
+	d.say.step("server", time.Since(begun), "%s, a child process on a unix socket", server.Version())
 	for _, step := range []func(context.Context) error{d.publish, d.handle, d.readWindow, d.lookUp, d.audit} {
 		if err := step(ctx); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (d *demo) readWindow(ctx context.Context) error {
 		}
 		d.window[record.ID] = true
 	}
-	d.say.step("window", time.Since(begun), "read again by time, %s to %s: %s events",
+	d.say.step("window", time.Since(begun), "%s to %s again: %s events",
 		d.t0.Format("15:04:05.000"), d.t1.Format("15:04:05.000"), number(len(d.window)))
 	return nil
 }
@@ -190,7 +190,7 @@ func (d *demo) lookUp(ctx context.Context) error {
 	}
 	took := time.Since(begun)
 	q, magnitude, err := quakeOf(&record.Message)
-	d.say.step("get", took, "the strongest by its id %s: M %.1f, %.16s, %s %s", record.ID, magnitude, q.DateTime, q.Latitude, q.Longitude)
+	d.say.step("get", took, "%s, the strongest: M %.1f, %.16s", record.ID, magnitude, q.DateTime)
 	return err
 }
 
@@ -207,7 +207,7 @@ func (d *demo) audit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say.step("check", time.Since(begun), "nothing unread, nothing pending, no dead letters, the scope is sound")
+	d.say.step("check", time.Since(begun), "nothing unread, pending or dead; the scope is sound")
 	return nil
 }
 

@@ -11,7 +11,8 @@ import (
 const (
 	processes = 3
 	victim    = 1   // which of them is killed
-	killAfter = 700 // reports
+	killAfter = 700 // events of all, and
+	atWork    = 20  // of its own
 )
 
 // crew are the consumers at work.
@@ -28,7 +29,7 @@ type crew struct {
 func (d *demo) handle(ctx context.Context) (err error) {
 	c := &crew{demo: d, reports: make(chan report, 1024), begun: time.Now()}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	d.say.step("handle", 0, "group %s: %d processes of %d workers, %s an event, lease %s", groupName, processes, workers, workTime, lease)
+	d.say.step("handle", 0, "%d processes of %d workers, %s an event; a lease is %s", processes, workers, workTime, lease)
 	for i := range processes {
 		child, err := startChild(d.cfg, d.url, fmt.Sprintf("consumer-%d", i+1), c.reports)
 		if err != nil {
@@ -40,7 +41,7 @@ func (d *demo) handle(ctx context.Context) (err error) {
 		return err
 	}
 	took := time.Since(c.begun)
-	d.say.step("", took, "all %s events handled, %s; %d taken over, %d handled twice", number(len(d.handled)), rate(len(d.handled), took), len(d.takenOver), d.repeated())
+	d.say.step("", took, "%s of %s handled, %s; %d taken over, %d twice", number(len(d.handled)), number(len(d.ids)), rate(len(d.handled), took), len(d.takenOver), d.repeated())
 	return nil
 }
 
@@ -58,7 +59,7 @@ func (c *crew) watch(ctx context.Context) error {
 				return err
 			}
 			if left == 0 && len(c.reports) == 0 && len(c.handled) >= len(c.ids) {
-				return nil
+				return c.shown()
 			}
 			if c.allEnded() {
 				return errors.New("all consumers have ended before the work was done")
@@ -69,8 +70,17 @@ func (c *crew) watch(ctx context.Context) error {
 	}
 }
 
+// shown is an error when there was nothing to see.
+func (c *crew) shown() error {
+	if len(c.takenOver) == 0 {
+		return fmt.Errorf("%s had no work when it was to be killed: this machine is too busy to show it, try again", c.children[victim].name)
+	}
+	return nil
+}
+
 func (c *crew) note(r report) {
 	c.handled[r.ID]++
+	r.from.reports++
 	if r.Attempt > 1 {
 		if len(c.takenOver) == 0 {
 			c.first = time.Now()
@@ -78,8 +88,7 @@ func (c *crew) note(r report) {
 		}
 		c.takenOver[r.ID] = true
 	}
-	if c.killed.IsZero() && len(c.handled) >= killAfter {
-		v := c.children[victim]
+	if v := c.children[victim]; c.killed.IsZero() && len(c.handled) >= killAfter && v.reports >= atWork {
 		v.kill()
 		c.killed = time.Now()
 		c.say.step("", c.killed.Sub(c.begun), "%s is killed (SIGKILL), after %s events of all", v.name, number(len(c.handled)))

@@ -38,9 +38,6 @@ func Sample() ([]codec.Message, error) {
 // quake is what the demo reads of an earthquake's data.
 type quake struct {
 	DateTime  string
-	Latitude  string
-	Longitude string
-	Depth     string
 	Magnitude json.Number
 }
 

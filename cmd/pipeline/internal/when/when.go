@@ -20,7 +20,7 @@ type Point struct {
 }
 
 // PointRule says what ParsePoint reads.
-const PointRule = "want an id (ORD0Oo7WXyCPsu), an entry id (1764421200000-0), a time (2026-11-29T13:00:00Z, or UTC: 2026-11-29, " +
+const PointRule = "want an id (ORD0STCa4O4Feq), an entry id (1795957200000-0), a time (2026-11-29T13:00:00Z, or UTC: 2026-11-29, " +
 	"2026-11-29 13:00, 2026-11-29 13:00:05), or how long ago (90s, 15m, 2h, 7d)"
 
 // ParsePoint reads an ID, an entry id, a TIME, or an AGO counted back from now.

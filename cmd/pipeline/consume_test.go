@@ -1,0 +1,204 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+func TestConsumeStart(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 10)
+	all := messages(t, p.ok("range", addr))
+	for _, tc := range []struct {
+		start string
+		want  []string
+	}{
+		{"", quoted(1, 10)},
+		{"head", quoted(1, 10)},
+		{"new", nil},
+		{all[3].ID, quoted(4, 10)},
+		{all[3].Entry, quoted(4, 10)},
+		{all[5].Time, quoted(6, 10)},
+		{"1h", quoted(1, 10)},
+		{"2999-01-01", nil},
+	} {
+		t.Run(tc.start, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"consume", addr, "--group", tiertest.Scope(t), "--wait", "300ms"}
+			if tc.start != "" {
+				args = append(args, "--start", tc.start)
+			}
+			r := p.run(args...)
+			require.Equal(t, tc.want, data(t, r))
+			if tc.want == nil {
+				require.Equal(t, 4, r.code)
+				require.Contains(t, r.errOut, "pipeline: nothing came within --wait 300ms")
+				return
+			}
+			require.Zero(t, r.code, r.errOut)
+			require.Contains(t, r.errOut, fmt.Sprintf("pipeline: %d messages handled by group ", len(tc.want)))
+		})
+	}
+	r := p.run("consume", addr, "--group", "g", "--start", "XXX"+all[0].ID[3:])
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.errOut, "is not of "+addr)
+	require.Equal(t, 3, p.run("consume", addr+"x", "--group", "g", "--start", all[0].ID).code)
+}
+
+func TestConsumeCount(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		args []string
+		want []int // messages of three runs with --count 4
+	}{
+		"plain": {nil, []int{4, 4, 2}},
+		"packs": {[]string{"--pack", "5"}, []int{5, 5, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := onShared(t)
+			addr := numbers(t, p, 10, tc.args...)
+			next := 1
+			for _, n := range tc.want {
+				r := p.run("consume", addr, "--group", "g", "--count", "4", "--wait", "300ms")
+				require.Len(t, r.lines(), n)
+				if n > 0 {
+					require.Equal(t, quoted(next, next+n-1), data(t, r))
+				}
+				next += n
+				require.Equal(t, map[bool]int{true: 0, false: 4}[n > 0], r.code)
+				require.Contains(t, p.ok("groups", addr).out, `"pending":0`, "no more is taken than was asked for")
+			}
+		})
+	}
+}
+
+func TestConsumeShares(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	const n = 2000
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintln(&lines, i)
+	}
+	addr := scope(t) + "/numbers"
+	p.given(lines.String()).ok("produce", addr)
+	first := p.start("consume", addr, "--group", "g", "--wait", "1s", "--concurrency", "4")
+	second := p.start("consume", addr, "--group", "g", "--wait", "1s")
+	got := append(data(t, first.wait()), data(t, second.wait())...)
+	slices.Sort(got)
+	require.Len(t, slices.Compact(got), n)
+	require.Contains(t, p.ok("groups", addr).out, `"lag":0,"lag_exact":true,"pending":0,"consumers":0,`)
+}
+
+func TestConsumeInterrupted(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 3)
+	running := p.start("consume", addr, "--group", "g", "--metrics", ":0")
+	for i := range 3 {
+		require.Contains(t, running.line(), fmt.Sprintf(`"data":"%d"`, i+1))
+	}
+	body := scrape(t, running)
+	require.Contains(t, body, "echomq_consumer_")
+	require.Contains(t, body, "go_goroutines")
+	r := running.interrupted()
+	require.Equal(t, 130, r.code)
+	require.Contains(t, r.errOut, "3 messages handled")
+	require.Contains(t, p.ok("groups", addr).out, `"pending":0,"consumers":0,`)
+
+	r = p.run("consume", addr, "--group", "g", "--timeout", "300ms")
+	require.Equal(t, 4, r.code)
+	require.Contains(t, r.errOut, "nothing came within --timeout 300ms")
+	require.Zero(t, p.run("consume", addr, "--group", "h", "--timeout", "500ms").code)
+}
+
+func TestExec(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 3)
+	p.env = append(p.env, "LANG=C", "SECRET=hunter2")
+	r := p.ok("consume", addr, "--group", "cat", "--count", "3", "--exec", "cat")
+	require.Equal(t, p.ok("range", addr).out, r.out, "the JSON is on the command's standard input")
+
+	r = p.ok("consume", addr, "--group", "env", "--count", "1", "--exec", "env")
+	var names []string
+	for _, line := range r.lines() {
+		name, value, _ := strings.Cut(line, "=")
+		names = append(names, name)
+		if name == "PIPELINE_MESSAGE_ID" {
+			require.Equal(t, messages(t, p.ok("range", addr))[0].ID, value)
+		}
+	}
+	slices.Sort(names)
+	require.Equal(t, []string{"HOME", "LANG", "PATH", "PIPELINE_MESSAGE_ID"}, names)
+
+	r = p.ok("consume", addr, "--group", "words", "--count", "1", "--exec", `printf '%s|' "a b" $HOME ; '*'`)
+	require.Equal(t, "a b|$HOME|;|*|", r.out, "no shell")
+	r = p.ok("consume", addr, "--group", "shell", "--count", "3", "--concurrency", "3", "--exec", `sh -c 'cat >> "$HOME/$PIPELINE_MESSAGE_ID"'`)
+	for i, m := range messages(t, p.ok("range", addr)) {
+		text, err := os.ReadFile(filepath.Join(p.dir, m.ID))
+		require.NoError(t, err)
+		require.Equal(t, p.ok("range", addr).lines()[i]+"\n", string(text))
+	}
+	require.Empty(t, r.out)
+}
+
+// A command that fails gets its message again, until it does what it should.
+func TestExecFails(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 3)
+	r := p.ok("consume", addr, "--group", "g", "--count", "3", "--exec",
+		`sh -c 'f="$HOME/$PIPELINE_MESSAGE_ID"; test -e "$f" && exit 0; touch "$f"; echo no >&2; exit 7'`)
+	require.Contains(t, r.errOut, "no\n")
+	require.Regexp(t, `pipeline: warning: handler failed, the message comes again \(entry \d+-\d, attempt 1\): \S*/sh: exit status 7\n`, r.errOut)
+	require.Contains(t, p.ok("groups", addr).out, `"lag":0,"lag_exact":true,"pending":0,`)
+
+	r = p.run("consume", addr, "--group", "h", "--wait", "50ms", "--exec", "false")
+	require.Equal(t, 1, r.code)
+	require.Regexp(t, `pipeline: [123] messages? failed and will come again: 'pipeline groups \S+' shows what is pending\n$`, r.errOut)
+	require.Contains(t, p.ok("groups", addr).lines()[1], `"group":"h","lag":0,"lag_exact":true,"pending":3,`)
+}
+
+// A stop lets the command that runs finish, and acknowledges its message.
+func TestExecIsLetFinish(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 2)
+	running := p.start("consume", addr, "--group", "g", "--exec", waitForGo)
+	require.Equal(t, "begun", running.line())
+	require.NoError(t, running.cmd.Process.Signal(os.Interrupt))
+	p.file("go", "")
+	r := running.wait()
+	require.Equal(t, 130, r.code, r.errOut)
+	require.Equal(t, "done\n", r.out)
+	require.Contains(t, r.errOut, "1 message handled")
+	require.Equal(t, quoted(2, 2), data(t, p.ok("consume", addr, "--group", "g", "--count", "1")), "what was not begun is there for others")
+	require.Contains(t, p.ok("groups", addr).out, `"lag":0,"lag_exact":true,"pending":0,`)
+}
+
+// kill -9 loses nothing: what the dead one held is pending.
+func TestConsumerKilled(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 5)
+	running := p.start("consume", addr, "--group", "g", "--exec", waitForGo)
+	require.Equal(t, "begun", running.line())
+	require.NoError(t, running.cmd.Process.Kill())
+	p.file("go", "")
+	running.wait()
+	require.Regexp(t, `\ng +0 +5 +1 +0 +- +\d+m?s +30s\n`, p.ok("groups", addr, "--output", "text").out)
+}
+
+// waitForGo is a command that says when it has begun, and ends when there is a file.
+const waitForGo = `sh -c 'echo begun; while ! test -e "$HOME/go"; do sleep 0.01; done; echo done'`

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -60,8 +59,7 @@ func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 }
 
 // round counts what the last round did.
-func (m *writerMetrics) round(s *sender, took time.Duration) {
-	m.roundTrip.Observe(took.Seconds())
+func (m *writerMetrics) round(s *sender) {
 	m.messages.Add(float64(s.messages))
 	m.bytes.Add(float64(s.bytes))
 	m.failed.Add(float64(s.calledOff))

@@ -120,8 +120,10 @@ func (w *Writer) giveUp(err error) {
 	w.line <- struct{}{}
 	defer func() { <-w.line }()
 	for w.waiting() {
+		w.out.begin(w.cfg.RetryFor)
 		w.refill()
 		w.out.failed(&tier.Error{Op: "append", Key: w.place.addr.LogKey(), Class: tier.ErrUnreachable, Err: err}, 0)
+		w.metrics.round(&w.out)
 	}
 }
 

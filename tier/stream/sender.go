@@ -51,6 +51,8 @@ func (s *sender) newProducer(name string) {
 	s.sent = kept
 }
 
+var errExpired = errors.New("not tried again within RetryFor")
+
 var errNewProducer = errors.New("the producer's record is gone or a call before this one failed")
 
 func unknownOutcome(err error) error {
@@ -80,14 +82,48 @@ func (s *sender) calls(addr tier.Address, identity codec.Identity) ([]tier.Call,
 	return calls, nil
 }
 
-// absorb takes the answers, in order. What is done leaves; what may be repeated stays.
-func (s *sender) absorb(results []tier.Result, retryFor time.Duration) {
+// begin begins a round. It ends what nobody has sent again for too long: the producer's key may be gone, and with it the
+// record that would make another sending harmless.
+func (s *sender) begin(retryFor time.Duration) {
 	s.calledOff, s.unknown, s.messages, s.bytes = 0, 0, 0, 0
+	sent := s.sent
+	s.sent = s.sent[:0:0]
+	for _, b := range sent {
+		if b.since.IsZero() || time.Since(b.since) <= retryFor {
+			s.sent = append(s.sent, b)
+			continue
+		}
+		s.end(b, giveUp(b, &tier.Error{Op: "append", Class: tier.ErrUnreachable, Err: errExpired}))
+	}
+	if len(s.sent) < len(sent) && !s.named {
+		s.newProducer("")
+	}
+}
+
+// answer is what came back for one batch: an error, or the script's code and the receipt that goes with it.
+type answer struct {
+	code    string
+	receipt receipt
+	err     error
+}
+
+func answersOf(results []tier.Result) []answer {
+	answers := make([]answer, len(results))
+	for i, r := range results {
+		if answers[i].err = r.Err; r.Err == nil {
+			answers[i].code, answers[i].receipt, answers[i].err = parseReceipt(r.Message)
+		}
+	}
+	return answers
+}
+
+// absorb takes the answers, in order. What is done leaves; what may be repeated stays.
+func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 	sent := s.sent
 	s.sent = s.sent[:0:0]
 	var wait, anew bool
 	for i, b := range sent {
-		code, r, err := outcome(results[i])
+		code, err := answers[i].code, answers[i].err
 		switch {
 		case err != nil && tier.OutcomeUnknown(err):
 			b.unknown = true
@@ -100,13 +136,17 @@ func (s *sender) absorb(results []tier.Result, retryFor time.Duration) {
 			}
 			wait = true
 		case code == "ok", code == "dup":
-			s.end(b, b.accept(r))
+			s.end(b, b.accept(answers[i].receipt))
 			continue
 		case code == "undeclared":
 			s.declare = true
 		case code == "unknown", code == "order" && len(s.sent) == 0 && !anew:
 			anew = true // the producer's record is gone, or older than what it acknowledged
 		case code == "order": // one before it did not go through
+		case code == "removed": // which is asked before whether the number is known
+			s.end(b, giveUp(b, ErrStreamRemoved))
+			anew = true
+			continue
 		default:
 			s.end(b, refusal(code))
 			anew = true
@@ -132,14 +172,14 @@ func (s *sender) failed(err error, retryFor time.Duration) {
 	if tier.OutcomeUnknown(err) { // of a declaration, not of an append
 		err = &tier.Error{Op: "declare", Class: tier.ErrUnreachable, Err: err}
 	}
-	results := make([]tier.Result, len(s.sent))
+	answers := make([]answer, len(s.sent))
 	for i, b := range s.sent {
 		if b.since.IsZero() {
 			b.since = time.Now()
 		}
-		results[i].Err = err
+		answers[i].err = err
 	}
-	s.absorb(results, retryFor)
+	s.absorb(answers, retryFor)
 }
 
 func (s *sender) end(b *batch, err error) {
@@ -156,13 +196,6 @@ func (s *sender) end(b *batch, err error) {
 	b.finish(err)
 }
 
-func outcome(r tier.Result) (string, receipt, error) {
-	if r.Err != nil {
-		return "", receipt{}, r.Err
-	}
-	return parseReceipt(r.Message)
-}
-
 // accept takes the receipt, if it is one for these messages.
 func (b *batch) accept(r receipt) error {
 	if r.count != len(b.messages) {
@@ -172,9 +205,13 @@ func (b *batch) accept(r receipt) error {
 	return nil
 }
 
-// repeatable: the server may be ready later. A full server is the caller's to know at once.
+// repeatable: the server may be ready later, or somebody else than the one who stopped waiting sends. A full server is
+// the caller's to know at once.
 func repeatable(err error) bool {
 	class := tier.Classify(err)
+	if class == tier.ErrCancelled {
+		return true
+	}
 	return class != nil && class.Reaction == tier.BackOff && class != tier.ErrStoreFull && class != tier.ErrMisconf
 }
 
@@ -188,8 +225,6 @@ func giveUp(b *batch, err error) error {
 
 func refusal(code string) error {
 	switch code {
-	case "removed":
-		return ErrStreamRemoved
 	case "range":
 		return ErrIDSpace
 	case "past":

@@ -247,6 +247,9 @@ func (w *Writer) wait(ctx context.Context, b *batch) error {
 func (w *Writer) abandon(ctx context.Context, b *batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if closed(b.done) {
+		return b.err
+	}
 	b.waiters--
 	for i, queued := range w.queue {
 		if queued == b && b.waiters == 0 {
@@ -261,16 +264,19 @@ func (w *Writer) notSent(err error) error {
 	return fmt.Errorf("stream: append to %s: not sent: %w", w.place.addr, err)
 }
 
-// round sends what waits, in one write, and sorts out the answers. The caller holds the line.
+// round sends what waits, in one write, and sorts out the answers. The caller holds the line, until its ctx ends: then
+// what was sent is left to the next one, who sends it again, without effect on the log.
 func (w *Writer) round(ctx context.Context) {
 	if !pause(ctx, w.out.pause) {
 		return
 	}
+	w.out.begin(w.cfg.RetryFor)
+	defer w.metrics.round(&w.out)
 	w.refill()
 	if len(w.out.sent) == 0 {
 		return
 	}
-	identity, err := w.identity(context.WithoutCancel(ctx))
+	identity, err := w.identity(ctx)
 	if err != nil {
 		w.out.failed(err, w.cfg.RetryFor)
 		return
@@ -281,9 +287,9 @@ func (w *Writer) round(ctx context.Context) {
 		return
 	}
 	start := time.Now()
-	results := w.place.client.RunMulti(context.WithoutCancel(ctx), calls...)
-	w.out.absorb(results, w.cfg.RetryFor)
-	w.metrics.round(&w.out, time.Since(start))
+	results := w.place.client.RunMulti(ctx, calls...)
+	w.metrics.roundTrip.Observe(time.Since(start).Seconds())
+	w.out.absorb(answersOf(results), w.cfg.RetryFor)
 }
 
 // identity declares the stream when that is needed. A server that forgot the stream is told its brand again.

@@ -1,0 +1,76 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// What waits inside a writer cannot be seen from outside; tests of cancelling wait for it.
+
+// Queued is how many messages wait to be sent.
+func (w *Writer) Queued() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, b := range w.queue {
+		n += len(b.messages)
+	}
+	return n
+}
+
+// Sender is a sender without a server, for a model test: what it does depends on answers in an order that no server
+// gives on demand.
+type Sender struct{ s sender }
+
+// Batch is what the sender was given.
+type Batch struct{ b *batch }
+
+func NewSender() *Sender {
+	x := &Sender{}
+	x.s.newProducer("")
+	return x
+}
+
+// Add gives the sender a batch to send. It takes at most 8 at a time.
+func (x *Sender) Add(messages ...string) *Batch {
+	b := &batch{messages: messages, size: 1, done: make(chan struct{})}
+	x.s.sent = append(x.s.sent, b)
+	return &Batch{b}
+}
+
+func (x *Sender) Sending() int { return len(x.s.sent) }
+
+// Round is one round of a writer: with what the calls are answered, or that none could be made.
+func (x *Sender) Round(retryFor time.Duration, serve func([]tier.Call) []Answer, failed error) error {
+	x.s.begin(retryFor)
+	if failed != nil {
+		x.s.failed(failed, retryFor)
+		return nil
+	}
+	x.s.declare = false
+	calls, err := x.s.calls(tier.Address{Scope: "s", Stream: "orders"}, codec.Identity{Brand: "ORD"})
+	if err != nil {
+		return err
+	}
+	answers := make([]answer, len(calls))
+	for i, a := range serve(calls) {
+		answers[i] = answer{code: a.Code, err: a.Err, receipt: receipt{first: a.First, count: a.Count, size: 1}}
+	}
+	x.s.absorb(answers, retryFor)
+	return nil
+}
+
+// Answer is the script's answer to a call, or an error.
+type Answer struct {
+	Code  string
+	First codec.EntryID
+	Count int
+	Err   error
+}
+
+// Done reports whether the batch has ended, with what error, and with what receipt.
+func (b *Batch) Done() (done bool, err error, first codec.EntryID) {
+	return closed(b.b.done), b.b.err, b.b.receipt.first
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"sync"
 )
@@ -97,11 +96,6 @@ func freePorts(host string, n int) ([]int, error) {
 
 // start runs the process and waits for it; s.mu is held, or s is not shared yet.
 func (s *Server) start(ctx context.Context) error {
-	// A socket file that a killed server left would make connects fail with
-	// "refused" until the new one has replaced it; nobody else uses the path.
-	if err := os.Remove(s.cfg.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("embedded: stale socket: %w", err)
-	}
 	p, err := spawn(s.cfg.Binary, s.cfg.args(s.host, s.port, s.bus), s.cfg.Log)
 	if err != nil {
 		return err

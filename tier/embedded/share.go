@@ -212,10 +212,10 @@ func (d shared) ensure(ctx context.Context) (version string, err error) {
 // nobody's child, and it keeps the lock that it inherits.
 func (d shared) start(ctx context.Context, held *lock) error {
 	defer held.leave()
-	for _, stale := range []string{d.cfg.Socket, d.file("server.log")} {
-		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("embedded: %w", err)
-		}
+	// Each run has a log of its own, so that an error quotes the right one. The
+	// server replaces a socket that a killed one has left.
+	if err := os.Remove(d.file("server.log")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("embedded: %w", err)
 	}
 	args := append(d.cfg.args(loopback, 0, 0),
 		"--daemonize", "yes", "--logfile", d.file("server.log"), "--pidfile", d.file("server.pid"))

@@ -26,10 +26,11 @@ import (
 const userDirEnv = "ECHOMQ_TEST_USER_DIR"
 
 // userProcess leases the shared server again and again, each time for a random
-// moment, counts in it, and prints what the count was: the count of all
-// processes together shows whether they saw the same data.
+// moment and after another, counts in it, and prints what the count was: the
+// count of all processes together shows whether they saw the same data.
 func userProcess(dir string) int {
 	for {
+		randomMoment()
 		if err := useOnce(dir); err != nil {
 			fmt.Println("error", err)
 			return 1
@@ -40,6 +41,10 @@ func userProcess(dir string) int {
 		}
 	}
 }
+
+// randomMoment is of the length of a start, so that a server is often without
+// users, and as often not.
+func randomMoment() { <-time.After(time.Duration(rand.IntN(30)) * time.Millisecond) }
 
 func useOnce(dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -57,7 +62,7 @@ func useOnce(dir string) error {
 		return err
 	}
 	fmt.Println("count", n)
-	<-time.After(time.Duration(rand.IntN(20)) * time.Millisecond)
+	randomMoment()
 	c.Close()
 	return l.Release(ctx)
 }
@@ -209,7 +214,7 @@ func startUser(t *testing.T, dir string, wg *sync.WaitGroup) *user {
 // TestShareAmongProcesses lets processes come and go at random, some of them by
 // kill -9. Every count must be handed out once, whatever server counted.
 func TestShareAmongProcesses(t *testing.T) {
-	const rounds, processes = 4, 6
+	const rounds, processes = 6, 3
 	dir := t.TempDir()
 	seen := map[int64]bool{}
 	for round := range rounds {
@@ -218,7 +223,7 @@ func TestShareAmongProcesses(t *testing.T) {
 		for i := range users {
 			users[i] = startUser(t, dir, &wg)
 		}
-		<-time.After(time.Duration(100+rand.IntN(200)) * time.Millisecond) // the length of a round is part of the chance
+		<-time.After(time.Duration(200+rand.IntN(200)) * time.Millisecond) // the length of a round is part of the chance
 		for i, u := range users {
 			if i == round%processes {
 				_ = u.cmd.Process.Kill()

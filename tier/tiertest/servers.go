@@ -126,7 +126,13 @@ func launch(k Kind, args ...string) (*Server, error) {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	return &Server{Server: s, Kind: k}, nil
+	server := &Server{Server: s, Kind: k}
+	// Some systems install Valkey under the name of redis-server, too.
+	if name, _, _ := strings.Cut(s.Version(), " "); name+"-server" != k.binary() {
+		end(server)
+		return nil, fmt.Errorf("tiertest: %s is %s; run scripts/setup test, or put a real one on PATH", binary, s.Version())
+	}
+	return server, nil
 }
 
 // end kills: nobody reads the data again, and a kill takes no time.

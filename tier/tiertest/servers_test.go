@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -167,6 +168,15 @@ func TestMissingServerFails(t *testing.T) {
 		require.Contains(t, said, "scripts/setup test")
 	}
 	require.Contains(t, failure(func(t testing.TB) { tiertest.Private(t, "memcached") }), "memcached")
+}
+
+func TestWrongServerFails(t *testing.T) {
+	valkey, err := exec.LookPath("valkey-server")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink(valkey, filepath.Join(dir, "redis-server")))
+	t.Setenv("PATH", dir)
+	require.Contains(t, failure(func(t testing.TB) { tiertest.Private(t, tiertest.Redis) }), "is valkey")
 }
 
 func TestScope(t *testing.T) {

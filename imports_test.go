@@ -21,7 +21,7 @@ const module = "github.com/echomq/pipeline"
 
 // layers are the packages, lowest first. A package, with what lies below its
 // directory, may import what stands in a lower layer. Those of one layer do not
-// know each other.
+// know each other. examples are programs as users write them.
 var layers = [][]string{
 	{"codec", "tier/embedded"},
 	{"tier"},
@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"consumer"},
 	{"retention", "bridge"},
 	{"topology"},
-	{"cmd/pipeline", "benchmarks"},
+	{"cmd/pipeline", "benchmarks", "examples"},
 }
 
 // testSupport is imported by tests only, and so stands in no layer.

@@ -43,7 +43,7 @@ func (c *consumption) run(ctx context.Context, source consumer.Source) error {
 	if err != nil {
 		return err
 	}
-	if c.exec != nil || !isTerminal(c.app.out) {
+	if !isTerminal(c.app.out) { // where messages, or the commands' output, would be mixed with it
 		c.app.startProgress(int64(cmp.Or(c.count, -1)))
 		defer c.app.endProgress()
 	}

@@ -47,7 +47,6 @@ func (c *command) run(ctx context.Context, a *app, r *codec.Record) error {
 	cmd.Env = append(environment(), "PIPELINE_MESSAGE_ID="+cmp.Or(r.ID.String(), r.Position.String()))
 	cmd.Stdin = bytes.NewReader(append(show.AppendJSON(nil, r), '\n'))
 	cmd.Stdout, cmd.Stderr = a.out, a.err
-	a.progress.clear()
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", c.path, err)
 	}

@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"slices"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/when"
 	"github.com/echomq/pipeline/codec"

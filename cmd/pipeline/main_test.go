@@ -63,7 +63,7 @@ func build(path string) error {
 }
 
 // limit bounds what takes long only when it hangs.
-const limit = 60 * time.Second
+const limit = 2 * time.Minute
 
 // program is the program in an environment.
 type program struct {

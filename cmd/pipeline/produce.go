@@ -27,6 +27,7 @@ type produce struct {
 	rate    float64
 	strict  bool
 	metrics metrics
+	isPipe  bool // the input may pause
 }
 
 func produceCommand(a *app) *cobra.Command {
@@ -106,6 +107,7 @@ func (p *produce) run(ctx context.Context) error {
 		return err
 	}
 	defer in.Close()
+	p.isPipe = size < 0
 	rows, err := input.New(in, p.cfg)
 	if err != nil {
 		return err

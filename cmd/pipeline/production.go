@@ -36,8 +36,8 @@ type read struct {
 	err error
 }
 
-// linger is how long a batch waits for the next row: what comes line by line is
-// sent at once, what comes from a file in full batches.
+// linger is how long a batch waits for the next row of a pipe: what comes line by
+// line is sent at once. What comes from a file makes full batches.
 const linger = 10 * time.Millisecond
 
 // drainTimeout is how long a batch that is on its way is waited for after an
@@ -97,7 +97,7 @@ func (p *production) batches(ctx context.Context, reads <-chan read) error {
 func (p *production) collect(ctx context.Context, reads <-chan read) (batch []codec.Message, offset int64, stop error) {
 	limit, bytes := p.perBatch(), 0
 	batch = make([]codec.Message, 0, limit)
-	var late <-chan time.Time // nil while the batch is empty
+	var late <-chan time.Time // nil while the batch is empty, and of a file
 	for len(batch) < limit && bytes < maxBatchBytes {
 		var r read
 		select {
@@ -120,7 +120,7 @@ func (p *production) collect(ctx context.Context, reads <-chan read) (batch []co
 		}
 		bytes += size
 		batch = append(batch, r.row.Message)
-		if late == nil {
+		if late == nil && p.isPipe {
 			timer := time.NewTimer(linger)
 			defer timer.Stop()
 			late = timer.C
@@ -208,7 +208,7 @@ func (p *production) report(err error) error {
 	}
 	ids := ""
 	if p.written > 0 {
-		ids = fmt.Sprintf("; ids %s to %s", p.first, p.last)
+		ids = fmt.Sprintf("; %s to %s", p.first, p.last)
 	}
 	p.app.note("%s written to %s in %s, %s%s", show.Count(p.written, "message"), p.addr, show.Duration(took), show.Rate(p.written, took), ids)
 	if p.unknown > 0 {

@@ -149,15 +149,21 @@ func TestServerTrouble(t *testing.T) {
 		code int
 		want string
 	}{
-		{"unreachable", func() result { return onServer(t, "unix:///nowhere/x.sock").run("streams") }, 1,
-			"the server cannot be reached: check the address, and that it runs"},
-		{"refused", func() result { return onServer(t, "valkey://127.0.0.1:1").run("streams") }, 1,
-			"the server cannot be reached: check the address, and that it runs"},
+		{
+			"unreachable", func() result { return onServer(t, "unix:///nowhere/x.sock").run("streams") }, 1,
+			"the server cannot be reached: check the address, and that it runs",
+		},
+		{
+			"refused", func() result { return onServer(t, "valkey://127.0.0.1:1").run("streams") }, 1,
+			"the server cannot be reached: check the address, and that it runs",
+		},
 		{"full", func() result {
 			return onServer(t, full.URL()).given(strings.Repeat(strings.Repeat("x", 1000)+"\n", 20000)).run("produce", "shop/orders")
 		}, 1, "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"},
-		{"wrong type", func() result { return onServer(t, private.URL()).given("1\n").run("produce", "odd/type") }, 1,
-			logKey(t, "odd/type") + ": the key holds another type: something else wrote to it"},
+		{
+			"wrong type", func() result { return onServer(t, private.URL()).given("1\n").run("produce", "odd/type") }, 1,
+			logKey(t, "odd/type") + ": the key holds another type: something else wrote to it",
+		},
 		{"unreachable, with a password", func() result {
 			return onServer(t, "valkey://reader:s3cret@127.0.0.1:1").run("streams")
 		}, 1, "the server cannot be reached"},

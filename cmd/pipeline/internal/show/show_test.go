@@ -84,8 +84,11 @@ func TestMsgpack(t *testing.T) {
 	}{
 		{"nil", nil, `null`},
 		{"booleans", []bool{true, false}, `[true,false]`},
-		{"integers", []any{0, 127, 128, -1, -32, -33, 1 << 40, int64(math.MinInt64), uint64(math.MaxUint64)},
-			`[0,127,128,-1,-32,-33,1099511627776,-9223372036854775808,18446744073709551615]`},
+		{
+			"integers",
+			[]any{0, 127, 128, -1, -32, -33, 1 << 40, int64(math.MinInt64), uint64(math.MaxUint64)},
+			`[0,127,128,-1,-32,-33,1099511627776,-9223372036854775808,18446744073709551615]`,
+		},
 		{"floats", []any{1.5, float32(0.1), 3.0, 1e300}, `[1.5,0.1,3,1e+300]`},
 		{"text", "a\"<\n", `"a\"<\n"`},
 		{"long text", strings.Repeat("é", 300), `"` + strings.Repeat("é", 300) + `"`},

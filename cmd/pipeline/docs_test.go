@@ -1,0 +1,72 @@
+package main_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var block = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// commands are the blocks of a document that run the program, without prompts.
+func commands(document string) []string {
+	var all []string
+	for _, b := range block.FindAllStringSubmatch(document, -1) {
+		text := regexp.MustCompile(`(?m)^\$ `).ReplaceAllString(b[1], "")
+		if regexp.MustCompile(`(?m)(^|\| |\$\()(bin/)?pipeline `).MatchString(text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// Every command in the documents works, in the order in which they stand there, on
+// the embedded server.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"../../docs/cli.md", "../../README.md"} {
+		text, err := os.ReadFile(name)
+		if os.IsNotExist(err) && strings.HasSuffix(name, "README.md") {
+			continue
+		}
+		require.NoError(t, err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := alone(t)
+			require.NoError(t, os.Symlink(filepath.Dir(binary), filepath.Join(p.dir, "bin")))
+			for _, c := range commands(string(text)) {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, "sh", "-euc", c)
+				cmd.Dir, cmd.Env = p.dir, p.env
+				out, err := cmd.CombinedOutput()
+				require.NoError(t, err, "%s\n%s", c, out)
+			}
+		})
+	}
+	text, err := os.ReadFile("../../docs/cli.md")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(commands(string(text))), 9)
+}
+
+// The document names every flag and every command.
+func TestDocumentIsComplete(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/cli.md")
+	require.NoError(t, err)
+	p := alone(t)
+	for _, c := range []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "check", "version"} {
+		require.Contains(t, string(text), "pipeline "+c)
+		for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(p.ok(c, "--help").out, -1) {
+			if flag != "--help" && flag != "--lines" {
+				require.Contains(t, string(text), flag, c)
+			}
+		}
+	}
+}

@@ -140,6 +140,10 @@ func classOf(err error) *Class {
 	}
 }
 
+// permissionInScript are what a refusal by the access list starts with inside a script, where it has no code: of Valkey
+// and of Redis 7.0, which does not say which command or key.
+var permissionInScript = []string{"ACL failure in script", "The user executing the script can't"}
+
 // classOfText looks at the code at the front only: wordings differ between servers and versions. A script passes the
 // code of a failed command on, at the front too.
 func classOfText(text string) *Class {
@@ -147,8 +151,10 @@ func classOfText(text string) *Class {
 	if class := byCode[strings.TrimPrefix(code, "-")]; class != nil {
 		return class
 	}
-	if strings.HasPrefix(text, "ACL failure in script") {
-		return ErrPermission
+	for _, front := range permissionInScript {
+		if strings.HasPrefix(text, front) {
+			return ErrPermission
+		}
 	}
 	return ErrServer
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type Script struct {
 	Name   string
 	Source string
 	sha    string
+	types  map[int]string // of the keys, by their index from 1, as the header says
 }
 
 // NewScript names a transition's source. It panics if the source does not open with "#!lua", which is what makes a
@@ -32,7 +34,20 @@ func NewScript(name, source string) *Script {
 		panic("tier: script " + name + " does not start with #!lua")
 	}
 	sum := sha1.Sum([]byte(source))
-	return &Script{Name: name, Source: source, sha: hex.EncodeToString(sum[:])}
+	return &Script{Name: name, Source: source, sha: hex.EncodeToString(sum[:]), types: keyTypes(source)}
+}
+
+// keyTypes reads the types out of header lines such as "-- KEYS[1] log  STREAM".
+func keyTypes(source string) map[int]string {
+	types := map[int]string{}
+	for line := range strings.Lines(source) {
+		var index int
+		var name, typ string
+		if _, err := fmt.Sscanf(line, "-- KEYS[%d] %s %s", &index, &name, &typ); err == nil && typ == strings.ToUpper(typ) {
+			types[index] = strings.ToLower(typ)
+		}
+	}
+	return types
 }
 
 // AllowsOOM reports whether the script runs on a full server: those do that only free memory or change nothing.
@@ -90,7 +105,31 @@ func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 			results[missing[k]] = result(calls[missing[k]], r)
 		}
 	}
+	for i := range results {
+		if Classify(results[i].Err) == ErrWrongType {
+			c.nameWrongKey(ctx, calls[i], results[i].Err)
+		}
+	}
 	return results
+}
+
+// nameWrongKey puts the key that holds another type than its script says into the error, which the server does not name.
+func (c *Client) nameWrongKey(ctx context.Context, call Call, err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		return
+	}
+	ask := make([]rueidis.Completed, len(call.Keys))
+	for i, key := range call.Keys {
+		ask[i] = c.pipe.B().Type().Key(key).Build()
+	}
+	for i, r := range c.pipe.DoMulti(ctx, ask...) {
+		got, err := r.ToString()
+		if want := call.Script.types[i+1]; err == nil && got != "none" && want != "" && got != want {
+			e.Key = call.Keys[i]
+			return
+		}
+	}
 }
 
 // build makes the commands: all calls by digest, or those at the given places, the first of each script by source.

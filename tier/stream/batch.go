@@ -36,6 +36,7 @@ type batch struct {
 	number  uint64    // under the current producer, 0 before the first sending
 	since   time.Time // first sending
 	unknown bool      // a sending ended without a reply: it may be in the log
+	last    error     // why it has to be sent again
 
 	size     int // messages an entry
 	identity codec.Identity

@@ -210,3 +210,33 @@ func TestCancelRace(t *testing.T) {
 		require.Len(t, records, len(seen)+1)
 	})
 }
+
+// TestCancelThenForgotten: what a caller stopped waiting for is not sent again once the server may have forgotten the
+// producer: its record was what kept it from standing in the log twice.
+func TestCancelThenForgotten(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	const retryFor = 50 * time.Millisecond
+	w := f.writer(stream.WriterConfig{RetryFor: retryFor})
+	_, err := w.Declare(f.ctx)
+	require.NoError(t, err)
+	f.load(sources(t)["append"])
+	before := proxy.Commands()["EVALSHA"]
+	proxy.Freeze()
+	sent := f.start(w, "sent")
+	tiertest.Eventually(t, soon, func() (bool, string) { return proxy.Commands()["EVALSHA"] > before, "not sent" })
+	began := time.Now()
+	sent.cancel()
+	sent.ended(t)
+	require.True(t, tier.OutcomeUnknown(sent.err))
+	proxy.Thaw()
+	tiertest.Eventually(t, soon, func() (bool, string) { return f.length() == "1" && time.Since(began) > 2*retryFor, f.length() })
+	found := f.do("KEYS", "*{"+f.addr().Scope+"}*:pid:*")
+	keys, err := found.AsStrSlice()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	f.do("DEL", keys[0])
+	_, err = w.Append(f.ctx, codec.Message{Key: "last"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"sent", "last"}, keysOf(f.all()))
+}

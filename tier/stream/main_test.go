@@ -79,7 +79,7 @@ func command(c rueidis.Client, cmd string, args ...string) rueidis.Completed {
 	return b.Keys(args[0]).Args(args[1:]...).Build()
 }
 
-var keyless = map[string]bool{"SCRIPT": true, "CONFIG": true, "ACL": true, "CLIENT": true, "XINFO": true}
+var keyless = map[string]bool{"SCRIPT": true, "CONFIG": true, "ACL": true, "CLIENT": true, "XINFO": true, "REPLICAOF": true, "FLUSHALL": true}
 
 // now is the server's clock.
 func (f *fixture) now() time.Time {

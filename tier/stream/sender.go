@@ -51,8 +51,6 @@ func (s *sender) newProducer(name string) {
 	s.sent = kept
 }
 
-var errExpired = errors.New("not tried again within RetryFor")
-
 var errNewProducer = errors.New("the producer's record is gone or a call before this one failed")
 
 func unknownOutcome(err error) error {
@@ -93,7 +91,7 @@ func (s *sender) begin(retryFor time.Duration) {
 			s.sent = append(s.sent, b)
 			continue
 		}
-		s.end(b, giveUp(b, &tier.Error{Op: "append", Class: tier.ErrUnreachable, Err: errExpired}))
+		s.end(b, giveUp(b, b.last))
 	}
 	if len(s.sent) < len(sent) && !s.named {
 		s.newProducer("")
@@ -134,7 +132,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 				anew = true
 				continue
 			}
-			wait = true
+			b.last, wait = err, true
 		case code == "ok", code == "dup":
 			s.end(b, b.accept(answers[i].receipt))
 			continue
@@ -215,8 +213,13 @@ func repeatable(err error) bool {
 	return class != nil && class.Reaction == tier.BackOff && class != tier.ErrStoreFull && class != tier.ErrMisconf
 }
 
+var errNotRepeated = &tier.Error{Op: "append", Class: tier.ErrUnreachable, Err: errors.New("not tried again within RetryFor")}
+
 // giveUp is the error that the callers get: of unknown outcome, if any sending was.
 func giveUp(b *batch, err error) error {
+	if err == nil {
+		err = errNotRepeated
+	}
 	if b.unknown && !tier.OutcomeUnknown(err) {
 		return unknownOutcome(err)
 	}

@@ -58,11 +58,11 @@ func (a *app) note(format string, args ...any) {
 func (a *app) warn(format string, args ...any) { a.say("warning: ", format, args...) }
 
 // fail says why the command did not do what it should.
-func (a *app) fail(err error) { a.say("", "%s", show.Printable(oneLine(err))) }
+func (a *app) fail(err error) { a.say("", "%s", oneLine(err)) }
 
 func (a *app) say(kind, format string, args ...any) {
 	a.progress.clear()
-	fmt.Fprintf(a.err, "pipeline: "+kind+format+"\n", args...)
+	fmt.Fprintln(a.err, "pipeline: "+kind+show.Printable(fmt.Sprintf(format, args...)))
 }
 
 // bounded returns a context that --timeout ends, with errTimedOut as its cause.

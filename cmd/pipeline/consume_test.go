@@ -178,6 +178,7 @@ func TestExecIsLetFinish(t *testing.T) {
 	running := p.start("consume", addr, "--group", "g", "--exec", waitForGo)
 	require.Equal(t, "begun", running.line())
 	require.NoError(t, running.cmd.Process.Signal(os.Interrupt))
+	running.said("stopping: 1 message let finish")
 	p.file("go", "")
 	r := running.wait()
 	require.Equal(t, 130, r.code, r.errOut)

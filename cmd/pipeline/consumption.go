@@ -51,6 +51,7 @@ func (c *consumption) run(ctx context.Context, source consumer.Source) error {
 		c.idle = time.AfterFunc(c.wait, func() { c.stop(errIdle) })
 		defer c.idle.Stop()
 	}
+	defer context.AfterFunc(ctx, func() { c.stopping(ctx) })()
 	if err := runner.Run(ctx); err != nil {
 		return err
 	}
@@ -71,6 +72,16 @@ func (c *consumption) handle(ctx context.Context, d *consumer.Delivery) error {
 	}
 	c.end(d, err)
 	return err
+}
+
+// stopping tells whoever has interrupted us what is being waited for.
+func (c *consumption) stopping(ctx context.Context) {
+	c.mu.Lock()
+	n := c.running
+	c.mu.Unlock()
+	if n > 0 && signalled(ctx) != nil {
+		c.app.note("stopping: %s let finish, for ten seconds at most; Ctrl-C again ends it at once", show.Count(n, "message"))
+	}
 }
 
 func (c *consumption) begin() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
@@ -75,6 +76,9 @@ func (g *get) run(ctx context.Context, client *tier.Client) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if !g.app.json() {
+		return g.app.print(show.Detail(&record))
 	}
 	out := g.app.sink()
 	if err := out.put(&record); err != nil {

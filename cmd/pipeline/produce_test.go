@@ -246,3 +246,29 @@ func TestProduceFromAPipe(t *testing.T) {
 	require.Equal(t, 130, r.code, "also while it waits for input")
 	require.Contains(t, r.errOut, "1 message written")
 }
+
+// A server that hangs is waited for, with a word about it, and nothing is written
+// twice.
+func TestProduceWaitsForItsServer(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey)
+	p := onServer(t, s.URL())
+	p.given("0\n").ok("produce", "shop/lines")
+	reads, writes, err := os.Pipe()
+	require.NoError(t, err)
+	running := p.startOn(reads, "produce", "shop/lines")
+	_, err = writes.WriteString("1\n")
+	require.NoError(t, err)
+	tiertest.Eventually(t, limit/2, func() (bool, string) {
+		r := p.run("range", "shop/lines", "--count")
+		return r.out == "2\n", r.errOut
+	})
+	require.NoError(t, s.Freeze())
+	_, err = writes.WriteString("2\n")
+	require.NoError(t, err)
+	require.NoError(t, writes.Close())
+	running.said("warning: the server does not answer: trying for half a minute in all")
+	require.NoError(t, s.Thaw())
+	require.Zero(t, running.wait().code)
+	require.Equal(t, quoted(0, 2), data(t, p.ok("range", "shop/lines")))
+}

@@ -40,6 +40,9 @@ type read struct {
 // line is sent at once. What comes from a file makes full batches.
 const linger = 10 * time.Millisecond
 
+// slowAfter is how long a person is left without a word.
+const slowAfter = 2 * time.Second
+
 // drainTimeout is how long a batch that is on its way is waited for after an
 // interrupt.
 const drainTimeout = 10 * time.Second
@@ -172,6 +175,10 @@ func (p *production) write(ctx context.Context, batch []codec.Message) error {
 	}
 	ctx, cancel := outlive(ctx, drainTimeout)
 	defer cancel()
+	slow := time.AfterFunc(slowAfter, func() {
+		p.app.warn("the server does not answer: trying for half a minute in all; Ctrl-C stops")
+	})
+	defer slow.Stop()
 	ids, err := p.writer.AppendBatch(ctx, batch)
 	if err != nil {
 		if tier.OutcomeUnknown(err) {

@@ -183,6 +183,7 @@ func TestGet(t *testing.T) {
 				want := history[i] + "\n"
 				require.Equal(t, want, p.ok("get", m.ID).out, "by its id alone")
 				require.Equal(t, want, p.ok("get", m.ID, addr).out)
+				require.Contains(t, p.ok("get", m.ID, "--output", "text").out, "\ndata     "+string(m.Data)+"\n")
 				if strings.Contains(m.Entry, "#") || name == "plain" {
 					require.Equal(t, want, p.ok("get", m.Entry, addr).out)
 				}
@@ -212,67 +213,6 @@ func TestGet(t *testing.T) {
 		require.Equal(t, 3, r.code, "%s: %s", tc.args, r.errOut)
 		require.Contains(t, r.errOut, tc.want)
 	}
-}
-
-func TestStreamsAndGroups(t *testing.T) {
-	t.Parallel()
-	p, s := onShared(t), scope(t)
-	p.given("1\n2\n3\n").ok("produce", s+"/packed", "--pack", "3")
-	p.given("1\n2\n3\n").ok("produce", s+"/plain")
-	require.Regexp(t, `^\{"stream":"`+s+`/packed","brand":"PAC","entries":1,"added":1,"first":"\d+-2","last":"\d+-2","groups":0\}\n`+
-		`\{"stream":"`+s+`/plain","brand":"PLA","entries":3,"added":3,"first":"\d+-0","last":"\d+-2","groups":0\}\n$`, p.ok("streams", s).out)
-	require.Contains(t, p.ok("streams").out, p.ok("streams", s).out, "all scopes")
-	require.Regexp(t, `^STREAM +BRAND +ENTRIES  ADDED  FIRST +LAST +GROUPS\n`+s+`/packed  PAC          1      1  2\d{3}-\d\d-\d\d [\d:]{8}  [-\d]{10} [\d:]{8}       0\n`,
-		p.ok("streams", s, "--output", "text").out)
-	require.Equal(t, 3, p.run("streams", s+"x").code)
-
-	r := p.ok("groups", s+"/plain")
-	require.Empty(t, r.out)
-	require.Contains(t, r.errOut, "has no groups: 'pipeline consume "+s+"/plain --group NAME' makes one")
-	p.ok("consume", s+"/plain", "--group", "slow", "--count", "1")
-	p.ok("consume", s+"/plain", "--group", "all", "--count", "3")
-	groups := p.ok("groups", s+"/plain").lines()
-	require.Len(t, groups, 2)
-	require.Regexp(t, `^\{"group":"all","lag":0,"lag_exact":true,"pending":0,"consumers":0,"dead":0,"oldest_unread":"","oldest_unread_seconds":0,`+
-		`"oldest_pending":"","oldest_pending_seconds":0,"last_delivered":"\d+-2","lease_seconds":30\}$`, groups[0])
-	require.Regexp(t, `^\{"group":"slow","lag":2,"lag_exact":true,"pending":0,"consumers":0,"dead":0,"oldest_unread":"\d+-1","oldest_unread_seconds":[\d.]+,`, groups[1])
-	require.Regexp(t, `^GROUP +LAG +PENDING +CONSUMERS +DEAD +OLDEST UNREAD +OLDEST PENDING +LEASE\nall +0 +0 +0 +0 +- +- +30s\nslow +2 +0 +0 +0 +[\d.]+m?s +- +30s\n$`,
-		p.ok("groups", s+"/plain", "--output", "text").out)
-	require.Equal(t, 3, p.run("groups", s+"/none").code)
-}
-
-func TestGroupsEstimate(t *testing.T) {
-	t.Parallel()
-	p := onShared(t)
-	addr := numbers(t, p, 10)
-	all := messages(t, p.ok("range", addr))
-	p.ok("consume", addr, "--group", "g", "--count", "3")
-	raw(t, shared, "XDEL", logKey(t, addr), all[5].Entry)
-	require.Contains(t, p.ok("groups", addr).out, `"lag_exact":false`)
-	require.Contains(t, p.ok("groups", addr, "--output", "text").out, " ~")
-}
-
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	p := onShared(t)
-	s := tiertest.Scope(t)
-	p.given("1\n").ok("produce", s+"/a", "--brand", "AAA")
-	r := p.ok("check", s)
-	require.Empty(t, r.out)
-	require.Contains(t, r.errOut, "scope "+s+": everything holds")
-
-	key := tier.ScopeKey(s)
-	raw(t, shared, "HSET", key, "brand:AAA", "elsewhere")
-	for _, output := range []string{"text", "json"} {
-		r = p.run("check", s, "--output", output)
-		require.Equal(t, 1, r.code)
-		require.Contains(t, r.out, key)
-		require.Contains(t, r.errOut, "findings: see what wrote to these keys")
-	}
-	require.Contains(t, r.out, `{"broken":"`)
-	r = p.run("check", s+"x")
-	require.Equal(t, 3, r.code)
-	require.Contains(t, r.errOut, "no scope "+s+"x: check its name")
 }
 
 func TestOutputClosed(t *testing.T) {

@@ -140,6 +140,29 @@ func TestLine(t *testing.T) {
 	require.True(t, strings.HasSuffix(show.Line(&r, 67), "日…"))
 }
 
+func TestDetail(t *testing.T) {
+	r := record(codec.Message{
+		Type: "sold", Key: "k\x1b", Data: []byte(`{"a":[1,"<\u001b>"]}`),
+		Headers: codec.Headers{{Key: "content-type", Value: "application/json"}, {Key: "x", Value: "y"}},
+	})
+	require.Equal(t, `id       EVT000xYA5jsMp
+entry    1704117200123-7
+time     2024-01-01T13:53:20.123Z
+type     sold
+key      k\x1b
+headers  content-type: application/json
+         x: y
+data     {
+           "a": [
+             1,
+             "<\u001b>"
+           ]
+         }
+`, show.Detail(&r))
+	foreign := codec.Record{Position: codec.Position{Entry: entry}, Addr: entry, Fields: []string{"a", "1", "b", "\n"}, Err: errors.New("no")}
+	require.Equal(t, "entry    1704117200123-7\ntime     2024-01-01T13:53:20.123Z\nfields   a: 1\n         b: \\n\nerror    no\n", show.Detail(&foreign))
+}
+
 func TestNumbers(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 38094: "38,094", 1234567: "1,234,567", -1000: "-1,000", -100: "-100"} {
 		require.Equal(t, want, show.Number(n))
@@ -160,6 +183,6 @@ func TestTable(t *testing.T) {
 	require.Equal(t, ""+
 		"name  count  last\n"+
 		"日本      1  x\n"+
-		"a        12  longer\n", show.Table([][]string{{"name", ">count", "last"}, {"日本", "1", "x"}, {"a", "12", "longer"}}))
+		"\\x1b     12  longer\n", show.Table([][]string{{"name", ">count", "last"}, {"日本", "1", "x"}, {"\x1b", "12", "longer"}}))
 	require.Empty(t, show.Table(nil))
 }

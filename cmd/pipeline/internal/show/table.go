@@ -19,7 +19,8 @@ func Table(rows [][]string) string {
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], Width(cell))
+			row[i] = Printable(cell) // names of other programs' groups may be anything
+			widths[i] = max(widths[i], Width(row[i]))
 		}
 	}
 	var b strings.Builder

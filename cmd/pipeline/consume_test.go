@@ -166,7 +166,7 @@ func TestExecFails(t *testing.T) {
 
 	r = p.run("consume", addr, "--group", "h", "--wait", "50ms", "--exec", "false")
 	require.Equal(t, 1, r.code)
-	require.Regexp(t, `pipeline: [123] messages? failed and will come again: 'pipeline groups \S+' shows what is pending\n$`, r.errOut)
+	require.Regexp(t, `pipeline: [123] messages? failed and will come again, to any consumer of the group: 'pipeline groups \S+' shows what is pending\n$`, r.errOut)
 	require.Contains(t, p.ok("groups", addr).lines()[1], `"group":"h","lag":0,"lag_exact":true,"pending":3,`)
 }
 

@@ -70,7 +70,7 @@ func (c *consumption) handle(ctx context.Context, d *consumer.Delivery) error {
 	if errors.Is(err, errOutputClosed) {
 		c.stop(errOutputClosed)
 	}
-	c.end(d, err)
+	c.end(d, err, context.Cause(ctx))
 	return err
 }
 
@@ -93,12 +93,12 @@ func (c *consumption) begin() {
 	}
 }
 
-func (c *consumption) end(d *consumer.Delivery, err error) {
+func (c *consumption) end(d *consumer.Delivery, err, cause error) {
 	n := c.tally.finished(d.Position.Entry, err == nil)
 	c.app.progress.at(int64(n), n)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil {
+	if err == nil || errors.Is(cause, consumer.ErrLeaseLost) { // or another's now
 		delete(c.failed, d.Position)
 	} else {
 		c.failed[d.Position] = struct{}{}
@@ -114,7 +114,7 @@ func (c *consumption) outcome(cause error) error {
 	case errors.Is(cause, errOutputClosed):
 		return cause
 	case len(c.failed) > 0:
-		return fmt.Errorf("%s failed and will come again: 'pipeline groups %s' shows what is pending", show.Count(len(c.failed), "message"), c.addr)
+		return fmt.Errorf("%s failed and will come again, to any consumer of the group: 'pipeline groups %s' shows what is pending", show.Count(len(c.failed), "message"), c.addr)
 	case c.tally.handled > 0:
 		return nil
 	case errors.Is(cause, errIdle):

@@ -36,8 +36,9 @@ func parseCommand(s string) (*command, error) {
 	return &command{path: path, args: w[1:]}, nil
 }
 
-// killDelay is how long a command may take to end once it was told to.
-const killDelay = 5 * time.Second
+// killDelay is how long a command may take to end once it was told to: less than a
+// consumer that stops waits for its handlers.
+const killDelay = 500 * time.Millisecond
 
 // run runs the command with a message on its standard input. It ends with ctx.
 func (c *command) run(ctx context.Context, a *app, r *codec.Record) error {

@@ -80,20 +80,27 @@ func (p *place) to() codec.EntryID {
 	return p.from()
 }
 
-// readAt reads the message at a position, or at the address of a message inside a
-// pack.
+// readAt reads the message at a position. An address without an index is that of an
+// entry, or else that of a message inside a pack.
 func readAt(ctx context.Context, r *stream.Reader, at codec.Position) (codec.Record, error) {
-	from := at.Entry
-	if at.Index > 0 { // the entry's address is that of the last of its messages
-		from.Seq -= min(from.Seq, codec.MaxSeq)
+	record, err := readOne(ctx, r, at.Entry) // of a pack, its last message
+	if err != nil || record.Position == at {
+		return record, err
 	}
-	for record, err := range r.Range(ctx, from, at.Entry) {
-		if err != nil {
-			return record, err
-		}
-		if (at.Index > 0 && record.Position == at) || (at.Index == 0 && record.Addr == at.Entry) {
-			return record, nil
-		}
+	last := record.Position
+	switch {
+	case last.Entry != at.Entry && at.Index == 0:
+		return record, nil
+	case last.Entry != at.Entry || at.Index > last.Index:
+		return record, fmt.Errorf("%w: %s", stream.ErrNotFound, at)
+	}
+	at.Entry.Seq -= uint64(last.Index - at.Index)
+	return readOne(ctx, r, at.Entry)
+}
+
+func readOne(ctx context.Context, r *stream.Reader, at codec.EntryID) (codec.Record, error) {
+	for record, err := range r.Range(ctx, at, at) {
+		return record, err
 	}
 	return codec.Record{}, fmt.Errorf("%w: %s", stream.ErrNotFound, at)
 }

@@ -171,6 +171,21 @@ func TestRangeOfWhatWasTrimmed(t *testing.T) {
 	require.Contains(t, r.errOut, "has been trimmed; it begins at")
 }
 
+// What stands at the edge of what was trimmed is still there.
+func TestGetAtTheEdge(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 10)
+	all := messages(t, p.ok("range", addr))
+	raw(t, shared, "XTRIM", logKey(t, addr), "MAXLEN", "=", "5")
+	for _, m := range all[5:] {
+		require.Equal(t, string(m.Data), data(t, p.ok("get", m.ID))[0])
+		require.Equal(t, string(m.Data), data(t, p.ok("get", m.Entry, addr))[0])
+	}
+	require.Equal(t, quoted(6, 10), data(t, p.ok("range", addr, "--from", all[5].ID)))
+	require.Equal(t, 1, p.run("range", addr, "--from", all[4].ID).code)
+}
+
 func TestGet(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"plain": nil, "packs": {"--pack", "5"}} {
@@ -184,9 +199,7 @@ func TestGet(t *testing.T) {
 				require.Equal(t, want, p.ok("get", m.ID).out, "by its id alone")
 				require.Equal(t, want, p.ok("get", m.ID, addr).out)
 				require.Contains(t, p.ok("get", m.ID, "--output", "text").out, "\ndata     "+string(m.Data)+"\n")
-				if strings.Contains(m.Entry, "#") || name == "plain" {
-					require.Equal(t, want, p.ok("get", m.Entry, addr).out)
-				}
+				require.Equal(t, want, p.ok("get", m.Entry, addr).out)
 			}
 		})
 	}
@@ -207,6 +220,7 @@ func TestGet(t *testing.T) {
 		{next.String(), "no message with this id"},
 		{elsewhere.String(), "no scope of this server has node number 1023"},
 		{"1-0 " + s + "/a", "1-0"},
+		{messages(t, p.ok("range", s+"/a"))[0].Entry + "#1 " + s + "/a", "#1"},
 		{id + " " + s + "/none", "no such stream: append to it first, or check the address (" + s + "/none)"},
 	} {
 		r := p.run(append([]string{"get"}, strings.Fields(tc.args)...)...)

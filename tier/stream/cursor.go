@@ -95,15 +95,24 @@ func (c *cursor) checked(ctx context.Context) ([]codec.Entry, error) {
 	if err != nil || len(reply) != 4 {
 		return nil, fmt.Errorf("stream: page: unexpected reply: %w", err)
 	}
-	if gone, _ := reply[1].ToString(); gone != "" {
-		return nil, &TrimmedError{Stream: c.place.addr.String(), First: entryID(reply[2])}
-	}
 	entries, err := entriesOf(reply[0])
 	if err != nil {
 		return nil, err
 	}
+	if gone, _ := reply[1].ToString(); gone != "" && !c.inFirstPack(entries) {
+		return nil, &TrimmedError{Stream: c.place.addr.String(), First: entryID(reply[2])}
+	}
 	added, err := reply[3].AsUint64()
 	return c.advance(entries, added), err
+}
+
+// inFirstPack: the walk begins at a message of the first entry that it reads. The script, which sees only the entry's id,
+// that of the last message, cannot tell that none is missing.
+func (c *cursor) inFirstPack(entries []codec.Entry) bool {
+	if c.claim != claimStart || len(entries) == 0 {
+		return false
+	}
+	return c.place.records(nil, entries[0])[0].Addr.Compare(c.from) <= 0
 }
 
 // advance moves past the page. Of a full page the last entry begins the next one.

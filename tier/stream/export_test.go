@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -73,4 +74,23 @@ type Answer struct {
 // Done reports whether the batch has ended, with what error, and with what receipt.
 func (b *Batch) Done() (done bool, err error, first codec.EntryID) {
 	return closed(b.b.done), b.b.err, b.b.receipt.first
+}
+
+// Pages are the sizes in bytes of the pages that a walk over the whole log reads: a page is what a reader holds.
+func (r *Reader) Pages(ctx context.Context) (sizes []int, err error) {
+	c := newCursor(r.place, codec.EntryID{}, codec.MaxEntryID)
+	for !c.done {
+		page, err := c.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		size := 0
+		for i := range page {
+			for _, f := range page[i].Fields {
+				size += len(f)
+			}
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes, nil
 }

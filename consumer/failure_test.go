@@ -118,7 +118,7 @@ func TestAttemptsGoOn(t *testing.T) {
 		return nil
 	}, consumer.Config{})
 	for want := 1; want <= 4; want++ {
-		require.Equal(t, want, <-attempts)
+		require.Equal(t, want, get(t, attempts))
 	}
 	s.settled(patience)
 }

@@ -37,7 +37,7 @@ func TestFrozenConsumer(t *testing.T) {
 			<-leave
 			return nil // as if all were well
 		}, consumer.Config{Concurrency: 1, Registerer: regA})
-		handler := <-entered
+		handler := get(t, entered)
 		tiertest.Eventually(t, patience, func() (bool, string) { k := s.pending(); return k == n, fmt.Sprint(k) })
 
 		a.freeze()
@@ -54,7 +54,7 @@ func TestFrozenConsumer(t *testing.T) {
 
 		syncs := a.made("sync")
 		a.thaw()
-		<-handler.Done()
+		get(t, handler.Done())
 		require.Equal(t, consumer.ErrLeaseLost, context.Cause(handler))
 		require.Greater(t, a.made("sync"), syncs)
 		settles := a.made("settle")
@@ -93,7 +93,7 @@ func TestHandlerFinishesWhileFrozen(t *testing.T) {
 			}
 			return nil
 		}, consumer.Config{Registerer: reg})
-		<-entered
+		get(t, entered)
 		a.freeze()
 		close(leave)
 		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("settle") == 1, "no settle was tried" })
@@ -105,7 +105,7 @@ func TestHandlerFinishesWhileFrozen(t *testing.T) {
 			<-let
 			return nil
 		}, consumer.Config{})
-		<-owns
+		get(t, owns)
 		a.thaw()
 		counted(t, reg, 1, "echomq_consumer_lost_entries_total", "cause", "lease")
 		require.Equal(t, map[string]int{b.member.Name(): 1}, s.holders())
@@ -139,10 +139,10 @@ func TestLateReply(t *testing.T) {
 			<-leave
 			return nil
 		}, consumer.Config{Concurrency: 1, Registerer: reg})
-		<-handled // one is handled for as long as this test likes, and renewed
+		get(t, handled) // one is handled for as long as this test likes, and renewed
 		hold.Store(true)
 		s.append(1, 1)
-		<-arrived
+		get(t, arrived)
 		// What the server gave out is not known to its consumer, so nobody renews it.
 		b := newPuppet(s.source())
 		owns, let := make(chan string, 2), make(chan struct{})
@@ -151,7 +151,7 @@ func TestLateReply(t *testing.T) {
 			<-let
 			return nil
 		}, consumer.Config{Concurrency: 1})
-		<-owns
+		get(t, owns)
 		syncs := a.made("sync")
 		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("sync") > syncs, "it was not refused" })
 		beats := a.made("renew")
@@ -190,7 +190,7 @@ func TestTakesOverFromItself(t *testing.T) {
 			<-leave
 			return ctx.Err()
 		}, consumer.Config{Registerer: reg})
-		<-entered
+		get(t, entered)
 		tiertest.Eventually(t, patience, func() (bool, string) {
 			return sum(t, reg, "echomq_consumer_taken_over_entries_total", "", "") > 0, "not taken over"
 		})

@@ -137,8 +137,16 @@ func (f *fetcher) accept(leased []tier.Leased, looks uint64) bool {
 	if f.looks.Load() != looks {
 		return false
 	}
-	f.desk.take(leased)
+	f.take(leased)
 	return true
+}
+
+// take adds what was fetched. Once the stop has begun, none of it is begun.
+func (f *fetcher) take(leased []tier.Leased) {
+	if f.fetching.Err() != nil {
+		f.desk.close()
+	}
+	f.desk.take(leased)
 }
 
 // recover finds out, while no read is under way, what this member holds: of what was fetched the rest is dropped, and
@@ -153,7 +161,7 @@ func (f *fetcher) recover(fetched []tier.Leased) bool {
 		unknown := f.reconcile(held)
 		mine, stranded := claim(fetched, unknown)
 		f.metrics.lost[lostLease].Add(float64(len(fetched) - len(mine)))
-		f.desk.take(mine)
+		f.take(mine)
 		fetched = nil // if the release fails, they are known when this is tried again
 		if len(stranded) > 0 {
 			if err := f.member.Release(f.calls, stranded, 0); err != nil {

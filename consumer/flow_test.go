@@ -95,12 +95,12 @@ func TestForeign(t *testing.T) {
 			got <- d
 			return nil
 		}, consumer.Config{Concurrency: 1})
-		require.False(t, (<-got).Foreign())
-		d := <-got
+		require.False(t, get(t, got).Foreign())
+		d := get(t, got)
 		require.True(t, d.Foreign())
 		require.NoError(t, d.Err)
 		require.Equal(t, []string{"sensor", "7", "value", ""}, d.Fields)
-		require.False(t, (<-got).Foreign())
+		require.False(t, get(t, got).Foreign())
 		s.settled(patience)
 	})
 }

@@ -48,7 +48,7 @@ func TestLongHandler(t *testing.T) {
 			}
 			return ctx.Err()
 		}, consumer.Config{Concurrency: 1, Registerer: reg})
-		<-entered
+		get(t, entered)
 		s.run(s.source(), func(_ context.Context, d *consumer.Delivery) error {
 			t.Errorf("message %s was taken from a consumer that is well", d.Key)
 			return nil
@@ -73,7 +73,7 @@ func TestShortStall(t *testing.T) {
 		<-leave
 		return ctx.Err()
 	}, consumer.Config{})
-	<-entered
+	get(t, entered)
 	s.run(s.source(), func(context.Context, *consumer.Delivery) error {
 		t.Error("taken over")
 		return nil
@@ -199,7 +199,7 @@ func TestOldAndNewShareTheRoom(t *testing.T) {
 		seen.reach(t, 2*n, patience)
 		share := map[int]int{}
 		for range n {
-			share[<-order]++
+			share[get(t, order)]++
 		}
 		require.Greater(t, share[1], n/5, "new ones among the first half")
 		require.Greater(t, share[2], n/5, "old ones among the first half")

@@ -222,3 +222,14 @@ func (c *tally) reach(t testing.TB, n int, within time.Duration) {
 		}
 	}
 }
+
+// get receives, or fails the test.
+func get[T any](t testing.TB, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		require.FailNow(t, "nothing came", "within %s", patience)
+	}
+	return v
+}

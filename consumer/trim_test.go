@@ -76,7 +76,7 @@ func TestGoneWhileHandled(t *testing.T) {
 					}
 					return ctx.Err()
 				}, consumer.Config{Registerer: reg})
-				tc.remove(s, <-entered)
+				tc.remove(s, get(t, entered))
 				counted(t, reg, 1, "echomq_consumer_lost_entries_total", "cause", "gone")
 				close(leave)
 				counted(t, reg, 0, "echomq_consumer_in_flight_messages", "", "")

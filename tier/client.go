@@ -85,6 +85,7 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 	opt.MaxFlushDelay = 20 * time.Microsecond
 	opt.Dialer.Timeout = c.opts.CallTimeout
 	opt.ConnWriteTimeout = c.opts.CallTimeout
+	opt.Dialer.KeepAlive = 10 * time.Second // the library's ping of an idle connection, too; its default is every second
 	countDials(&opt, func() { c.dials.Add(1) })
 
 	pipe, err := rueidis.NewClient(opt)

@@ -62,6 +62,7 @@ func NewGroup(client *tier.Client, cfg GroupConfig) (*Group, error) {
 	if cfg.Lease != 0 && cfg.Lease < MinLease {
 		return nil, fmt.Errorf("%w: group %s: a lease of %s is below %s", ErrBadCall, cfg.Name, cfg.Lease, MinLease)
 	}
+	cfg.Lease = cfg.Lease.Truncate(time.Millisecond)
 	return &Group{place: place, cfg: cfg}, nil
 }
 
@@ -136,7 +137,7 @@ func (g *Group) Reset(ctx context.Context, start Start) (forgotten int, err erro
 	}
 	n, err := m.AsInt64()
 	if err == nil && n < 0 {
-		return 0, tier.Wrap("reset_group", g.place.addr.GroupKey(g.cfg.Name), tier.ErrNoGroup)
+		return 0, g.absent("reset_group")
 	}
 	return int(n), err
 }
@@ -145,6 +146,10 @@ func (g *Group) Reset(ctx context.Context, start Start) (forgotten int, err erro
 func (g *Group) Delete(ctx context.Context) error {
 	_, err := g.place.client.Run(ctx, tier.Call{Script: deleteGroupScript, Keys: g.keys(), Args: []string{g.cfg.Name}})
 	return err
+}
+
+func (g *Group) absent(op string) error {
+	return &tier.Error{Op: op, Key: g.place.addr.GroupKey(g.cfg.Name), Class: tier.ErrNoGroup, Err: errors.New("create the group, or check its name")}
 }
 
 func (g *Group) keys() []string {

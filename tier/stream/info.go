@@ -118,7 +118,7 @@ type GroupInfo struct {
 	LastDelivered codec.EntryID
 
 	// Lag is how many entries the group was not given yet; a pack is one. When the server cannot tell (entries were
-	// deleted, the group was made in mid-stream), LagExact is false and Lag is at least that many.
+	// deleted, the group was made in mid-stream), LagExact is false and Lag is as many or more.
 	Lag             int64
 	LagExact        bool
 	OldestUnread    codec.EntryID // zero: none
@@ -212,15 +212,19 @@ func (p *place) groupInfo(ctx context.Context, row map[string]rueidis.RedisMessa
 	return g, err
 }
 
-// lagOf is the server's lag, or the best that can be said without one.
+// lagOf is the server's lag, or the best that can be said without one. The server counts what was trimmed unread, too:
+// a group that stands before the first entry has not read any of those that there are.
 func lagOf(lag rueidis.RedisMessage, known bool, last codec.EntryID, info Info) (int64, bool) {
+	if info.Length == 0 || last.Compare(info.First) < 0 {
+		return info.Length, true
+	}
 	if n, err := lag.AsInt64(); known && err == nil {
 		return max(0, n), true
 	}
-	if info.Length == 0 || last.Compare(info.Last) >= 0 {
+	if last.Compare(info.Last) >= 0 {
 		return 0, true
 	}
-	return info.Length, last.Compare(info.First) < 0
+	return info.Length, false
 }
 
 func age(e codec.EntryID, now time.Time) time.Duration { return max(0, now.Sub(e.Time())) }

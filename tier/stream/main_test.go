@@ -335,3 +335,5 @@ func requireSame[T comparable](t testing.TB, want, got []T) {
 		t.Fatalf("want %d, got %d, which are the same as far as they go", len(want), len(got))
 	}
 }
+
+func errorsAs[T error](err error, target *T) bool { return errors.As(err, target) }

@@ -23,12 +23,13 @@ import (
 // Its methods are safe for concurrent use.
 type Member struct {
 	group *Group
-	terms terms
+	lease time.Duration
 	name  string
 
 	mu     sync.Mutex
-	number string // as the owner hash had it at the last Sync
-	cursor string // where the next TakeOver looks
+	number string        // as the owner hash had it at the last Sync
+	start  codec.EntryID // of the group, as its hash had it then; messages of a pack below it are not the group's
+	cursor string        // where the next TakeOver looks
 }
 
 // Join creates the group if there is none and makes a member of it, under a name that no other has.
@@ -41,7 +42,7 @@ func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{group: g, terms: t, name: name, cursor: "-"}
+	m := &Member{group: g, lease: t.lease, name: name, start: t.start, cursor: "-"}
 	if _, err := m.Sync(ctx); err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
 func (m *Member) Name() string { return m.name }
 
 // Lease of the group.
-func (m *Member) Lease() time.Duration { return m.terms.lease }
+func (m *Member) Lease() time.Duration { return m.lease }
 
 // Read returns up to n entries that nobody was given yet. It waits on the server for up to wait; the end of ctx does not
 // cut that short, since an entry given to nobody would be stranded. After an error, Sync tells what was given all the same.
@@ -85,10 +86,18 @@ func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries m
 	if _, err := m.group.place.known(ctx); err != nil && !errors.Is(err, ErrNoStream) {
 		return nil, err
 	}
+	start, asked := m.begins(), false
 	out := make([]tier.Leased, len(entries))
 	for i := range entries {
 		records := m.group.place.records(nil, entries[i])
-		for len(records) > 1 && records[0].Addr.Compare(m.terms.start) < 0 {
+		if len(records) > 1 && records[0].Addr.Compare(start) < 0 && !asked {
+			asked = true // the group may have been reset since
+			var err error
+			if start, err = m.askStart(ctx); err != nil {
+				return nil, err
+			}
+		}
+		for len(records) > 1 && records[0].Addr.Compare(start) < 0 {
 			records = records[1:]
 		}
 		out[i] = tier.Leased{Entry: entries[i].ID, Records: records, Deliveries: 1}
@@ -99,9 +108,33 @@ func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries m
 	return out, nil
 }
 
+func (m *Member) begins() codec.EntryID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.start
+}
+
+// askStart asks where the group begins. Without a record of it, everything that it is given is its own.
+func (m *Member) askStart(ctx context.Context) (codec.EntryID, error) {
+	p := m.group.place
+	key := p.addr.GroupKey(m.group.cfg.Name)
+	reply, err := p.client.Do(ctx, key, p.client.B().Hget().Key(key).Field("start").Build())
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return codec.EntryID{}, err
+	}
+	start := entryID(reply)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.start = start
+	return start, nil
+}
+
 // Sync asks for the member's number and for what it holds, at most 4096 entries: at the start, after tier.ErrFenced, and
 // after a Read that failed.
 func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
+	if _, err := m.askStart(ctx); err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	reply, err := m.run(ctx, syncScript, m.logAndOwners(), m.group.cfg.Name, m.name, strconv.Itoa(maxBatch))
@@ -169,7 +202,7 @@ func (m *Member) Release(ctx context.Context, held []tier.Held, delay time.Durat
 	}
 	idle := 24 * time.Hour // past any lease
 	if delay > 0 {
-		idle = max(0, m.terms.lease-delay)
+		idle = max(0, m.lease-delay)
 	}
 	args := append(m.identify(), strconv.FormatInt(idle.Milliseconds(), 10))
 	_, err := m.fenced(ctx, releaseScript, m.logAndOwners(), appendHeld(args, held))
@@ -188,8 +221,15 @@ func (m *Member) Bury(ctx context.Context, held []tier.Held, reason string) erro
 
 // Retire removes members that hold nothing and have been silent for ten leases.
 func (m *Member) Retire(ctx context.Context) error {
-	silence := strconv.FormatInt(10*m.terms.lease.Milliseconds(), 10)
-	_, err := m.run(ctx, retireScript, m.logAndOwners(), m.group.cfg.Name, silence)
+	silence := strconv.FormatInt(10*m.lease.Milliseconds(), 10)
+	reply, err := m.run(ctx, retireScript, m.logAndOwners(), m.group.cfg.Name, silence)
+	if err != nil {
+		return err
+	}
+	n, err := reply.AsInt64()
+	if err == nil && n < 0 {
+		return m.group.absent("retire")
+	}
 	return err
 }
 

@@ -16,7 +16,7 @@ const takeOverPage = 1000
 // looks at one page of the pending list, from where the last one ended; Done says that it came to the end.
 func (m *Member) TakeOver(ctx context.Context, n int) (tier.Taken, error) {
 	args := append(m.identify(),
-		strconv.FormatInt(m.terms.lease.Milliseconds(), 10), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)))
+		strconv.FormatInt(m.lease.Milliseconds(), 10), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)))
 	reply, err := m.run(ctx, takeoverScript, m.logAndOwners(), args...)
 	if err != nil {
 		return tier.Taken{}, err

@@ -19,7 +19,7 @@ if redis.call('EXISTS', log) == 1 then
   for _, g in ipairs(redis.call('XINFO', 'GROUPS', log)) do
     if g[2] == name then
       redis.call('HSETNX', group, 'lease', lease)
-      redis.call('HSETNX', group, 'start', start)
+      redis.call('HSETNX', group, 'start', '0-0') -- of another program: where it began is not known
       local row = redis.call('HMGET', group, 'lease', 'start')
       return {'exists', row[1], row[2]}
     end

@@ -4,10 +4,11 @@
 -- KEYS[2] owners   HASH
 -- ARGV[1] group    name
 -- ARGV[2] silence  ms without a beat
--- Replies how many were retired
+-- Replies how many were retired, or -1 when there is no log
 local log, owners = KEYS[1], KEYS[2]
 local group, silence = ARGV[1], tonumber(ARGV[2])
 
+if redis.call('EXISTS', log) == 0 then return -1 end
 local pending = {}
 for _, c in ipairs(redis.call('XINFO', 'CONSUMERS', log, group)) do pending[c[2]] = c[4] end
 local t = redis.call('TIME')

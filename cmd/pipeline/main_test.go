@@ -90,7 +90,7 @@ func alone(t testing.TB) *program {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return &program{t: t, dir: dir, env: []string{
 		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + dir,
-		"PIPELINE_DIR=" + filepath.Join(dir, "data"), "GORACE=halt_on_error=1 exitcode=66",
+		"PIPELINE_DIR=" + filepath.Join(dir, "data"), "GORACE=halt_on_error=1 exitcode=66 atexit_sleep_ms=0",
 	}}
 }
 

@@ -168,6 +168,9 @@ func (c *Client) Wait(ctx context.Context, key string, wait time.Duration, cmd r
 	if err := c.checkFence(ctx); err != nil {
 		return rueidis.RedisMessage{}, Wrap(op, key, err)
 	}
+	if err := ctx.Err(); err != nil {
+		return rueidis.RedisMessage{}, Wrap(op, key, err)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+min(waitMargin, c.opts.CallTimeout))
 	defer cancel()
 	m, err := c.block.Do(ctx, cmd).ToMessage()

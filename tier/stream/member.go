@@ -58,6 +58,9 @@ func (m *Member) Lease() time.Duration { return m.lease }
 // Read returns up to n entries that nobody was given yet. It waits on the server for up to wait; the end of ctx does not
 // cut that short, since an entry given to nobody would be stranded. After an error, Sync tells what was given all the same.
 func (m *Member) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	if n <= 0 {
+		return nil, nil // the server would take it for no limit
+	}
 	p := m.group.place
 	key := p.addr.LogKey()
 	read := p.client.B().Xreadgroup().Group(m.group.cfg.Name, m.name).Count(int64(n))
@@ -158,8 +161,8 @@ func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
 
 // Settle settles entries, at most 4096, and returns how many of them were pending.
 func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error) {
-	if len(entries) == 0 {
-		return 0, nil
+	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
+		return 0, err
 	}
 	return m.fenced(ctx, settleScript, m.logAndOwners(), appendIDs(m.identify(), entries))
 }
@@ -167,6 +170,9 @@ func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (acked int
 // Renew starts the leases of entries, at most 4096, anew and shows that the member is alive. Gone are those which are no
 // longer pending: trimmed, or settled by another program.
 func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []codec.EntryID, err error) {
+	if err := bounded(len(entries)); err != nil {
+		return nil, err
+	}
 	reply, err := m.run(ctx, renewScript, m.logAndOwners(), appendIDs(m.identify(), entries)...)
 	if err != nil {
 		return nil, err
@@ -194,11 +200,11 @@ func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []cod
 	return gone, nil
 }
 
-// Release hands entries back: anyone, this member included, may take them over after delay, which is at most the lease.
+// Release hands entries back, at most 4096: anyone, this member included, may take them over after delay, which is at most the lease.
 // Deliveries are those that count so far; the next one is one more.
 func (m *Member) Release(ctx context.Context, held []tier.Held, delay time.Duration) error {
-	if len(held) == 0 {
-		return nil
+	if err := bounded(len(held)); err != nil || len(held) == 0 {
+		return err
 	}
 	idle := 24 * time.Hour // past any lease
 	if delay > 0 {
@@ -209,10 +215,10 @@ func (m *Member) Release(ctx context.Context, held []tier.Held, delay time.Durat
 	return err
 }
 
-// Bury moves entries to the group's dead letters, with the reason, and settles them.
+// Bury moves entries, at most 4096, to the group's dead letters, with the reason, and settles them.
 func (m *Member) Bury(ctx context.Context, held []tier.Held, reason string) error {
-	if len(held) == 0 {
-		return nil
+	if err := bounded(len(held)); err != nil || len(held) == 0 {
+		return err
 	}
 	keys := append(m.logAndOwners(), m.group.place.addr.DeadKey(m.group.cfg.Name))
 	_, err := m.fenced(ctx, buryScript, keys, appendHeld(append(m.identify(), reason), held))
@@ -266,6 +272,14 @@ func (m *Member) fenced(ctx context.Context, s *tier.Script, keys, args []string
 		return 0, tier.ErrFenced
 	}
 	return int(n), err
+}
+
+// bounded refuses more entries than a script can take.
+func bounded(entries int) error {
+	if entries > maxBatch {
+		return fmt.Errorf("%w: %d entries, at most %d", ErrBadCall, entries, maxBatch)
+	}
+	return nil
 }
 
 func appendIDs(args []string, entries []codec.EntryID) []string {

@@ -15,6 +15,9 @@ const takeOverPage = 1000
 // TakeOver takes up to n entries over whose lease has ended, wherever they are held, this member included. One call
 // looks at one page of the pending list, from where the last one ended; Done says that it came to the end.
 func (m *Member) TakeOver(ctx context.Context, n int) (tier.Taken, error) {
+	if n <= 0 {
+		return tier.Taken{}, nil
+	}
 	args := append(m.identify(),
 		strconv.FormatInt(m.lease.Milliseconds(), 10), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)))
 	reply, err := m.run(ctx, takeoverScript, m.logAndOwners(), args...)

@@ -82,7 +82,7 @@ func (p *production) batches(ctx context.Context, reads <-chan read) error {
 		if err := p.write(ctx, batch); err != nil {
 			return err
 		}
-		p.app.progress.at(max(offset, 0), p.written)
+		p.app.progress.at(offset, p.written)
 		switch {
 		case errors.Is(stop, io.EOF):
 			return nil

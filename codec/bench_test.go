@@ -56,7 +56,7 @@ func TestLibraryReadsOurs(t *testing.T) {
 func TestZeroAllocs(t *testing.T) {
 	m := typical()
 	inline := typical()
-	inline.Data, inline.Format = []byte{0x82, 0xa1, 'a', 1, 0xa1, 'b', 0x92, 2, 3}, codec.Msgpack
+	inline.Data, inline.Format = []byte{0x82, 0xa1, 'a', 1, 0xa1, 'b', 0x92, 2, 3}, codec.FormatMsgpack
 	src := encode(t, m)
 	inlineSrc := encode(t, inline)
 	packSrc := encodePack(t, m, inline, m)

@@ -130,15 +130,15 @@ func (s *scanner) data() ([]byte, Format, error) {
 	start := s.off
 	k, n, err := s.head()
 	if err != nil {
-		return nil, Bytes, err
+		return nil, FormatBytes, err
 	}
 	if k == kindBin {
 		b, err := s.bytes(n)
-		return b, Bytes, err
+		return b, FormatBytes, err
 	}
 	s.off = start
 	if err := s.skip(MaxDepth); err != nil {
-		return nil, Msgpack, err
+		return nil, FormatMsgpack, err
 	}
-	return s.src[start:s.off:s.off], Msgpack, nil
+	return s.src[start:s.off:s.off], FormatMsgpack, nil
 }

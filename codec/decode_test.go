@@ -135,7 +135,7 @@ func TestDecodeEveryFormat(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "next", string(rest))
 			require.Equal(t, v, string(m.Data))
-			require.Equal(t, codec.Msgpack, m.Format)
+			require.Equal(t, codec.FormatMsgpack, m.Format)
 			decodeFails(t, src[:len(src)-1])
 			library := bytes.NewReader(src)
 			require.NoError(t, msgpack.NewDecoder(library).Skip())

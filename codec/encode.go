@@ -12,7 +12,7 @@ var ErrHeaderRepeated = errors.New("codec: header key repeated")
 // AppendMessage appends the wire form of m to dst and allocates nothing else.
 // It refuses, and returns dst as it was, what is over a cap (*LimitError), a
 // header key twice (ErrHeaderRepeated), an unknown Format, and data of format
-// Msgpack that is not one well-formed value (*DecodeError).
+// FormatMsgpack that is not one well-formed value (*DecodeError).
 func AppendMessage(dst []byte, m *Message) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return dst, err
@@ -25,7 +25,7 @@ func AppendMessage(dst []byte, m *Message) ([]byte, error) {
 		dst = appendStr(dst, m.Headers[i].Key)
 		dst = appendStr(dst, m.Headers[i].Value)
 	}
-	if m.Format == Msgpack {
+	if m.Format == FormatMsgpack {
 		return append(dst, m.Data...), nil
 	}
 	return appendBin(dst, m.Data), nil
@@ -39,13 +39,13 @@ func (m *Message) check() error {
 		return &LimitError{"key", MaxKey, len(m.Key)}
 	case len(m.Data) > maxData:
 		return &LimitError{"data", maxData, len(m.Data)}
-	case m.Format > Msgpack:
-		return fmt.Errorf("codec: message format %d: want Bytes or Msgpack", m.Format)
+	case m.Format > FormatMsgpack:
+		return fmt.Errorf("codec: message format %d: want FormatBytes or FormatMsgpack", m.Format)
 	}
 	if err := m.Headers.check(); err != nil {
 		return err
 	}
-	if m.Format == Msgpack {
+	if m.Format == FormatMsgpack {
 		if err := checkValue(m.Data); err != nil {
 			return fmt.Errorf("codec: message data is not one msgpack value: %w", err)
 		}

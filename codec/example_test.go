@@ -41,9 +41,9 @@ func ExampleAppendMessage() {
 	// order.placed c-1 [{tr 00-4b}] opaque 0 <nil>
 }
 
-func ExampleMsgpackOf() {
+func ExampleMsgpack() {
 	type placed struct{ Items int }
-	c := codec.MsgpackOf[placed]()
+	c := codec.Msgpack[placed]()
 
 	m := codec.Message{Type: "order.placed", Key: "c-1"}
 	err := c.Encode(&m, placed{Items: 3})

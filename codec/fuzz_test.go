@@ -71,7 +71,7 @@ func FuzzParsePosition(f *testing.F) {
 // seeds are messages, cut and whole, and the bombs of B86.
 func seeds(f *testing.F) [][]byte {
 	inline := typical()
-	inline.Format, inline.Data = codec.Msgpack, []byte{0x82, 0xa1, 'a', 0xc0, 0xa1, 'b', 0x92, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0xd6, 0xff, 1, 2, 3, 4}
+	inline.Format, inline.Data = codec.FormatMsgpack, []byte{0x82, 0xa1, 'a', 0xc0, 0xa1, 'b', 0x92, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0xd6, 0xff, 1, 2, 3, 4}
 	m := encode(f, typical())
 	return [][]byte{
 		m, encode(f, inline), encode(f, codec.Message{}), m[:len(m)/2],

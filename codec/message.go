@@ -6,12 +6,12 @@ import "math"
 type Format uint8
 
 const (
-	// Bytes is an opaque payload, a msgpack bin on the wire. Nil and empty are
+	// FormatBytes is an opaque payload, a msgpack bin on the wire. Nil and empty are
 	// the same.
-	Bytes Format = iota
-	// Msgpack is one well-formed msgpack value, in line on the wire. A value
-	// that is a bin is Bytes with its contents to whoever decodes it.
-	Msgpack
+	FormatBytes Format = iota
+	// FormatMsgpack is one well-formed msgpack value, in line on the wire. A value
+	// that is a bin is FormatBytes with its contents to whoever decodes it.
+	FormatMsgpack
 )
 
 // The caps of a message. [AppendMessage] refuses what is over one with a

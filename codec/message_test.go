@@ -55,8 +55,8 @@ func TestMessageExact(t *testing.T) {
 		{"empty data", codec.Message{Type: "t", Data: []byte{}}},
 		{"empty headers", codec.Message{Headers: codec.Headers{}}},
 		{"empty header key and value", codec.Message{Headers: codec.Headers{{"", ""}}}},
-		{"empty msgpack str", codec.Message{Data: []byte{0xa0}, Format: codec.Msgpack}},
-		{"msgpack nil", codec.Message{Data: []byte{0xc0}, Format: codec.Msgpack}},
+		{"empty msgpack str", codec.Message{Data: []byte{0xa0}, Format: codec.FormatMsgpack}},
+		{"msgpack nil", codec.Message{Data: []byte{0xc0}, Format: codec.FormatMsgpack}},
 		{"all bytes", codec.Message{
 			Type: all[1:], Key: all, Data: []byte(all),
 			Headers: codec.Headers{{all[1:], all}, {"\xff\xfe", "\x00"}, {"\x00", "\xc3\x28"}},
@@ -69,9 +69,9 @@ func TestMessageExact(t *testing.T) {
 }
 
 func TestBinInLineIsBytes(t *testing.T) {
-	m := codec.Message{Format: codec.Msgpack, Data: []byte{0xc4, 3, 'a', 'b', 'c'}}
+	m := codec.Message{Format: codec.FormatMsgpack, Data: []byte{0xc4, 3, 'a', 'b', 'c'}}
 	got := decode(t, encode(t, m))
-	require.Equal(t, codec.Bytes, got.Format)
+	require.Equal(t, codec.FormatBytes, got.Format)
 	require.Equal(t, "abc", string(got.Data))
 }
 
@@ -116,10 +116,10 @@ func TestAppendMessageRefuses(t *testing.T) {
 		want error
 	}{
 		{"header twice", codec.Message{Headers: codec.Headers{{"a", "1"}, {"b", "2"}, {"a", "1"}}}, codec.ErrHeaderRepeated},
-		{"msgpack nothing", codec.Message{Format: codec.Msgpack}, codec.ErrDecode},
-		{"msgpack cut", codec.Message{Format: codec.Msgpack, Data: []byte{0x92, 1}}, codec.ErrDecode},
-		{"msgpack two values", codec.Message{Format: codec.Msgpack, Data: []byte{1, 2}}, codec.ErrDecode},
-		{"msgpack too deep", codec.Message{Format: codec.Msgpack, Data: deep}, codec.ErrDecode},
+		{"msgpack nothing", codec.Message{Format: codec.FormatMsgpack}, codec.ErrDecode},
+		{"msgpack cut", codec.Message{Format: codec.FormatMsgpack, Data: []byte{0x92, 1}}, codec.ErrDecode},
+		{"msgpack two values", codec.Message{Format: codec.FormatMsgpack, Data: []byte{1, 2}}, codec.ErrDecode},
+		{"msgpack too deep", codec.Message{Format: codec.FormatMsgpack, Data: deep}, codec.ErrDecode},
 		{"format", codec.Message{Format: 2}, nil},
 	}
 	for _, tt := range tests {
@@ -132,7 +132,7 @@ func TestAppendMessageRefuses(t *testing.T) {
 			}
 		})
 	}
-	requireSame(t, codec.Message{Format: codec.Msgpack, Data: deep[1:]}, decode(t, encode(t, codec.Message{Format: codec.Msgpack, Data: deep[1:]})))
+	requireSame(t, codec.Message{Format: codec.FormatMsgpack, Data: deep[1:]}, decode(t, encode(t, codec.Message{Format: codec.FormatMsgpack, Data: deep[1:]})))
 }
 
 func TestErrorTexts(t *testing.T) {
@@ -176,7 +176,7 @@ func aMessage() *rapid.Generator[codec.Message] {
 			m.Headers.Set(aString(codec.MaxHeaderKey).Draw(t, "k"), aString(codec.MaxHeaderValue).Draw(t, "v"))
 		}
 		if rapid.Bool().Draw(t, "msgpack") {
-			m.Format = codec.Msgpack
+			m.Format = codec.FormatMsgpack
 			m.Data, _ = msgpack.Marshal(map[string]any{"n": rapid.Int64().Draw(t, "n"), "s": aString(1<<17).Draw(t, "s")})
 			return m
 		}
@@ -199,7 +199,7 @@ func byLibrary(t require.TestingT, m codec.Message) []byte {
 		require.NoError(t, enc.EncodeString(h.Key))
 		require.NoError(t, enc.EncodeString(h.Value))
 	}
-	if m.Format == codec.Msgpack {
+	if m.Format == codec.FormatMsgpack {
 		require.NoError(t, enc.Encode(msgpack.RawMessage(m.Data)))
 	} else {
 		require.NoError(t, enc.EncodeBytes(append([]byte{}, m.Data...)))
@@ -247,7 +247,7 @@ func TestMessagesInARow(t *testing.T) {
 
 func TestDecodeAliases(t *testing.T) {
 	src := encode(t, codec.Message{Type: "type", Data: []byte("data")})
-	for _, first := range []codec.Message{{Data: []byte("data")}, {Data: []byte{0x91, 1}, Format: codec.Msgpack}} {
+	for _, first := range []codec.Message{{Data: []byte("data")}, {Data: []byte{0x91, 1}, Format: codec.FormatMsgpack}} {
 		two := append(encode(t, first), src...)
 		var m codec.Message
 		rest, err := codec.DecodeMessage(two, &m)

@@ -24,7 +24,7 @@ func caught(what string, err *error) {
 
 type jsonCodec[T any] struct{}
 
-// JSON returns the codec of JSON texts: format Bytes, with the header
+// JSON returns the codec of JSON texts: FormatBytes, with the header
 // content-type set to application/json.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }
 
@@ -34,7 +34,7 @@ func (jsonCodec[T]) Encode(m *Message, v T) (err error) {
 	if err != nil {
 		return fmt.Errorf("codec: encode json: %w", err)
 	}
-	m.Data, m.Format = data, Bytes
+	m.Data, m.Format = data, FormatBytes
 	m.Headers.Set(HeaderContentType, "application/json")
 	return nil
 }
@@ -50,12 +50,12 @@ func (jsonCodec[T]) Decode(m *Message) (v T, err error) {
 type rawCodec struct{}
 
 // Raw returns the codec of payloads that are bytes already: Encode sets format
-// Bytes, Decode returns Data as it stands, of either format. Nothing is copied:
+// FormatBytes, Decode returns Data as it stands, of either format. Nothing is copied:
 // what Decode returns aliases what the message was read from.
 func Raw() Codec[[]byte] { return rawCodec{} }
 
 func (rawCodec) Encode(m *Message, v []byte) error {
-	m.Data, m.Format = v, Bytes
+	m.Data, m.Format = v, FormatBytes
 	return nil
 }
 

@@ -9,8 +9,8 @@ import (
 
 type msgpackCodec[T any] struct{}
 
-// MsgpackOf returns the default codec: one msgpack value in line (format
-// [Msgpack]), structs as maps by field name or `msgpack` tag, integers in their
+// Msgpack returns the default codec: one msgpack value in line
+// ([FormatMsgpack]), structs as maps by field name or `msgpack` tag, integers in their
 // shortest form.
 //
 // Typed values come back as they went in; times keep their instant, not their
@@ -21,10 +21,10 @@ type msgpackCodec[T any] struct{}
 // error; times are time.Time.
 //
 // Decode checks the data before the library sees it: one well-formed value, at
-// most [MaxDepth] deep, no length beyond its end. A payload of format Bytes is
+// most [MaxDepth] deep, no length beyond its end. A payload of FormatBytes is
 // taken as the bin that it is on the wire, so that it decodes into []byte or any
 // and into nothing else.
-func MsgpackOf[T any]() Codec[T] { return msgpackCodec[T]{} }
+func Msgpack[T any]() Codec[T] { return msgpackCodec[T]{} }
 
 func (msgpackCodec[T]) Encode(m *Message, v T) (err error) {
 	defer caught("encode msgpack", &err)
@@ -36,14 +36,14 @@ func (msgpackCodec[T]) Encode(m *Message, v T) (err error) {
 		return fmt.Errorf("codec: encode msgpack: %w", err)
 	}
 	msgpack.PutEncoder(enc) // one that failed or panicked is not used again
-	m.Data, m.Format = buf.Bytes(), Msgpack
+	m.Data, m.Format = buf.Bytes(), FormatMsgpack
 	return nil
 }
 
 func (msgpackCodec[T]) Decode(m *Message) (v T, err error) {
 	defer caught("decode msgpack", &err)
 	data := m.Data
-	if m.Format == Bytes {
+	if m.Format == FormatBytes {
 		data = appendBin(nil, m.Data)
 	} else if err := checkValue(data); err != nil {
 		return v, fmt.Errorf("codec: decode msgpack: %w", err)

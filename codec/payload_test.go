@@ -24,7 +24,7 @@ func overTheWire[T any](t require.TestingT, c codec.Codec[T], v T) (T, error) {
 
 func exact[T any](t *testing.T, name string, v T) {
 	t.Run(name, func(t *testing.T) {
-		got, err := overTheWire(t, codec.MsgpackOf[T](), v)
+		got, err := overTheWire(t, codec.Msgpack[T](), v)
 		require.NoError(t, err)
 		require.Equal(t, v, got)
 	})
@@ -114,21 +114,21 @@ func TestMsgpackInsideAny(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := overTheWire(t, codec.MsgpackOf[any](), tt.in)
+			got, err := overTheWire(t, codec.Msgpack[any](), tt.in)
 			require.NoError(t, err)
 			require.Equal(t, tt.want, got)
-			got, err = overTheWire(t, codec.MsgpackOf[any](), any([]any{tt.in}))
+			got, err = overTheWire(t, codec.Msgpack[any](), any([]any{tt.in}))
 			require.NoError(t, err)
 			require.Equal(t, []any{tt.want}, got)
 		})
 	}
-	got, err := overTheWire(t, codec.MsgpackOf[map[string]any](), map[string]any{"at": now})
+	got, err := overTheWire(t, codec.Msgpack[map[string]any](), map[string]any{"at": now})
 	require.NoError(t, err)
 	at, ok := got["at"].(time.Time)
 	require.True(t, ok)
 	require.True(t, now.Equal(at))
 
-	_, err = overTheWire(t, codec.MsgpackOf[any](), any(map[int]string{1: "a"}))
+	_, err = overTheWire(t, codec.Msgpack[any](), any(map[int]string{1: "a"}))
 	require.Error(t, err, "an any holds maps of string only")
 }
 
@@ -138,29 +138,29 @@ func TestMsgpackNeverPanics(t *testing.T) {
 	type withStringer struct{ V fmt.Stringer }
 	type withError struct{ V error }
 	var m codec.Message
-	require.Error(t, codec.MsgpackOf[chan int]().Encode(&m, make(chan int)))
-	require.Error(t, codec.MsgpackOf[withAny]().Encode(&m, withAny{func() {}}))
-	require.Error(t, codec.MsgpackOf[any]().Encode(&m, panics{}))
+	require.Error(t, codec.Msgpack[chan int]().Encode(&m, make(chan int)))
+	require.Error(t, codec.Msgpack[withAny]().Encode(&m, withAny{func() {}}))
+	require.Error(t, codec.Msgpack[any]().Encode(&m, panics{}))
 	require.Error(t, codec.JSON[any]().Encode(&m, panics{}))
 	require.Zero(t, m, "a failed Encode leaves the message")
 
-	got, err := overTheWire(t, codec.MsgpackOf[withAny](), withAny{(*inner)(nil)})
+	got, err := overTheWire(t, codec.Msgpack[withAny](), withAny{(*inner)(nil)})
 	require.NoError(t, err)
 	require.Nil(t, got.V)
-	_, err = overTheWire(t, codec.MsgpackOf[withError](), withError{nil})
+	_, err = overTheWire(t, codec.Msgpack[withError](), withError{nil})
 	require.NoError(t, err)
 
-	text := codec.Message{Format: codec.Msgpack, Data: []byte("\x81\xa1V\xa1x")} // {"V": "x"}
-	_, err = codec.MsgpackOf[withStringer]().Decode(&text)
+	text := codec.Message{Format: codec.FormatMsgpack, Data: []byte("\x81\xa1V\xa1x")} // {"V": "x"}
+	_, err = codec.Msgpack[withStringer]().Decode(&text)
 	require.Error(t, err, "a str is no fmt.Stringer")
-	_, err = codec.MsgpackOf[panics]().Decode(&text)
+	_, err = codec.Msgpack[panics]().Decode(&text)
 	require.Error(t, err)
-	_, err = codec.MsgpackOf[chan int]().Decode(&text)
+	_, err = codec.Msgpack[chan int]().Decode(&text)
 	require.Error(t, err)
 	_, err = codec.JSON[panics]().Decode(&codec.Message{Data: []byte(`"x"`)})
 	require.Error(t, err)
 
-	n, err := overTheWire(t, codec.MsgpackOf[int](), 5)
+	n, err := overTheWire(t, codec.Msgpack[int](), 5)
 	require.NoError(t, err, "what failed before does not stay in a pool")
 	require.Equal(t, 5, n)
 }
@@ -184,10 +184,10 @@ func TestMsgpackDecodeBombs(t *testing.T) {
 		"nothing":     "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := codec.Message{Format: codec.Msgpack, Data: []byte(data)}
-			_, err := codec.MsgpackOf[any]().Decode(&m)
+			m := codec.Message{Format: codec.FormatMsgpack, Data: []byte(data)}
+			_, err := codec.Msgpack[any]().Decode(&m)
 			require.ErrorIs(t, err, codec.ErrDecode)
-			_, err = codec.MsgpackOf[[]map[string][]string]().Decode(&m)
+			_, err = codec.Msgpack[[]map[string][]string]().Decode(&m)
 			require.ErrorIs(t, err, codec.ErrDecode)
 		})
 	}
@@ -195,10 +195,10 @@ func TestMsgpackDecodeBombs(t *testing.T) {
 
 func TestMsgpackOfBytes(t *testing.T) {
 	m := codec.Message{Data: []byte("\x01opaque")}
-	b, err := codec.MsgpackOf[[]byte]().Decode(&m)
+	b, err := codec.Msgpack[[]byte]().Decode(&m)
 	require.NoError(t, err)
 	require.Equal(t, "\x01opaque", string(b))
-	_, err = codec.MsgpackOf[int]().Decode(&m)
+	_, err = codec.Msgpack[int]().Decode(&m)
 	require.Error(t, err, "opaque bytes that begin like a number are no number")
 }
 
@@ -206,19 +206,19 @@ func TestMsgpackEncodeKeepsOthersData(t *testing.T) {
 	src := encode(t, codec.Message{Data: []byte("0123456789")})
 	m := decode(t, src)
 	want := bytes.Clone(src)
-	require.NoError(t, codec.MsgpackOf[string]().Encode(&m, "x"))
+	require.NoError(t, codec.Msgpack[string]().Encode(&m, "x"))
 	require.Equal(t, want, src, "Encode does not write into what Data aliased")
 }
 
 func TestMsgpackIsShort(t *testing.T) {
 	var m codec.Message
-	require.NoError(t, codec.MsgpackOf[[]int64]().Encode(&m, []int64{5, -1, 200, 1 << 40}))
+	require.NoError(t, codec.Msgpack[[]int64]().Encode(&m, []int64{5, -1, 200, 1 << 40}))
 	require.Equal(t, []byte{0x94, 5, 0xff, 0xcc, 200, 0xcf, 0, 0, 1, 0, 0, 0, 0, 0}, m.Data)
 }
 
 func TestJSON(t *testing.T) {
 	c := codec.JSON[inner]()
-	m := codec.Message{Format: codec.Msgpack}
+	m := codec.Message{Format: codec.FormatMsgpack}
 	require.NoError(t, c.Encode(&m, inner{-1}))
 	require.Equal(t, codec.Message{
 		Headers: codec.Headers{{codec.HeaderContentType, "application/json"}}, Data: []byte(`{"N":-1}`),
@@ -238,7 +238,7 @@ func TestRaw(t *testing.T) {
 	got, err := overTheWire(t, codec.Raw(), []byte(allBytes()))
 	require.NoError(t, err)
 	require.Equal(t, allBytes(), string(got))
-	got, err = codec.Raw().Decode(&codec.Message{Format: codec.Msgpack, Data: []byte{0xc0}})
+	got, err = codec.Raw().Decode(&codec.Message{Format: codec.FormatMsgpack, Data: []byte{0xc0}})
 	require.NoError(t, err)
 	require.Equal(t, []byte{0xc0}, got)
 }

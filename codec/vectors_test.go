@@ -27,7 +27,7 @@ func (j jsonMessage) message(t require.TestingT) codec.Message {
 	switch j.Format {
 	case "bytes":
 	case "msgpack":
-		m.Format = codec.Msgpack
+		m.Format = codec.FormatMsgpack
 	default:
 		require.Fail(t, "format", j.Format)
 	}

@@ -22,7 +22,7 @@ type Order struct {
 	Cents    int
 }
 
-var payload = codec.MsgpackOf[Order]()
+var payload = codec.Msgpack[Order]()
 
 func main() {
 	if err := run(context.Background(), os.Getenv("PIPELINE_URL")); err != nil {

@@ -204,6 +204,6 @@ func TestOffset(t *testing.T) {
 		row, err := r.Next()
 		require.NoError(t, err)
 		require.Equal(t, want, row.Offset)
-		require.Equal(t, codec.Bytes, row.Message.Format)
+		require.Equal(t, codec.FormatBytes, row.Message.Format)
 	}
 }

@@ -85,7 +85,7 @@ func appendRaw(dst []byte, r *codec.Record) []byte {
 const encodedBase64 = `,"encoding":"base64"`
 
 func appendData(dst []byte, m *codec.Message) []byte {
-	if m.Format == codec.Msgpack {
+	if m.Format == codec.FormatMsgpack {
 		if out, ok := appendMsgpack(dst, m.Data); ok {
 			return out
 		}

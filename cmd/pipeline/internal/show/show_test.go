@@ -103,7 +103,7 @@ func TestMsgpack(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var m codec.Message
-			require.NoError(t, codec.MsgpackOf[any]().Encode(&m, tc.v))
+			require.NoError(t, codec.Msgpack[any]().Encode(&m, tc.v))
 			got := data(t, m)
 			if tc.want == "" {
 				require.Regexp(t, `^"[A-Za-z0-9+/]+=*","encoding":"base64","format":"msgpack"$`, got)
@@ -114,7 +114,7 @@ func TestMsgpack(t *testing.T) {
 	}
 	t.Run("too deep or broken", func(t *testing.T) {
 		for _, raw := range []string{"\xc1", "\x92\x01", "\xd4\x05\x00", "", strings.Repeat("\x91", 70) + "\x01", "\x01\x01"} {
-			require.Contains(t, data(t, codec.Message{Format: codec.Msgpack, Data: []byte(raw)}), `"format":"msgpack"`)
+			require.Contains(t, data(t, codec.Message{Format: codec.FormatMsgpack, Data: []byte(raw)}), `"format":"msgpack"`)
 		}
 	})
 }

@@ -41,8 +41,8 @@ type Client struct {
 	block  rueidis.Client // a connection for each read that waits, with small buffers
 	server Server
 
-	dials   atomic.Uint64 // connections made so far
-	fenced  atomic.Uint64 // the value of dials at the last check of the version fence
+	gate    gate
+	fenced  atomic.Uint64 // the value of gate.changes at the last check of the version fence
 	fenceMu sync.Mutex
 
 	numbersMu sync.Mutex
@@ -72,6 +72,7 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 		c.Close()
 		return nil, err
 	}
+	c.gate.sealed.Store(true)
 	return c, nil
 }
 
@@ -86,7 +87,7 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 	opt.Dialer.Timeout = c.opts.CallTimeout
 	opt.ConnWriteTimeout = c.opts.CallTimeout
 	opt.Dialer.KeepAlive = 10 * time.Second // the library's ping of an idle connection, too; its default is every second
-	countDials(&opt, func() { c.dials.Add(1) })
+	c.gate.before(&opt)
 
 	pipe, err := rueidis.NewClient(opt)
 	if err != nil {
@@ -123,10 +124,11 @@ func (c *Client) Do(ctx context.Context, key string, cmd rueidis.Completed) (rue
 	op := cmd.Commands()[0]
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
-	if err := c.checkFence(ctx); err != nil {
-		return rueidis.RedisMessage{}, Wrap(op, key, err)
-	}
-	m, err := c.pipe.Do(ctx, cmd).ToMessage()
+	var m rueidis.RedisMessage
+	err := c.behindFence(ctx, func(ctx context.Context) (err error) {
+		m, err = c.pipe.Do(ctx, cmd).ToMessage()
+		return err
+	})
 	return m, Wrap(op, key, err)
 }
 
@@ -135,10 +137,14 @@ func (c *Client) DoMulti(ctx context.Context, key string, cmds ...rueidis.Comple
 	op := cmds[0].Commands()[0]
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
-	if err := c.checkFence(ctx); err != nil {
+	var results []rueidis.RedisResult
+	err := c.behindFence(ctx, func(ctx context.Context) error {
+		results = c.pipe.DoMulti(ctx, cmds...)
+		return results[0].NonRedisError()
+	})
+	if err != nil {
 		return nil, Wrap(op, key, err)
 	}
-	results := c.pipe.DoMulti(ctx, cmds...)
 	for _, r := range results {
 		if err := r.Error(); err != nil && !isNil(err) {
 			return nil, Wrap(op, key, err)
@@ -165,15 +171,16 @@ const waitMargin = 5 * time.Second
 // at before; callers keep wait short.
 func (c *Client) Wait(ctx context.Context, key string, wait time.Duration, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
 	op := cmd.Commands()[0]
-	if err := c.checkFence(ctx); err != nil {
-		return rueidis.RedisMessage{}, Wrap(op, key, err)
-	}
 	if err := ctx.Err(); err != nil {
 		return rueidis.RedisMessage{}, Wrap(op, key, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+min(waitMargin, c.opts.CallTimeout))
 	defer cancel()
-	m, err := c.block.Do(ctx, cmd).ToMessage()
+	var m rueidis.RedisMessage
+	err := c.behindFence(ctx, func(ctx context.Context) (err error) {
+		m, err = c.block.Do(ctx, cmd).ToMessage()
+		return err
+	})
 	return m, Wrap(op, key, err)
 }
 

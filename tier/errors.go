@@ -127,7 +127,7 @@ func classOf(err error) *Class {
 	}
 	var op *net.OpError
 	switch {
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr):
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr), errors.Is(err, errUnfenced):
 		return ErrUnreachable
 	case errors.Is(err, rueidis.ErrClosing):
 		return ErrClosed

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -19,16 +20,33 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("tier: the server holds data of %q, this program speaks %q: use a program of that version, or another server", e.Found, Wire)
 }
 
-// checkFence claims the version fence or compares it, whenever a connection was made since it was last looked at: behind
-// a new connection may stand another server, or an emptied one.
+// behindFence makes a call whose connection was made before the fence was last compared. The client library connects
+// when a call needs it: the first try is refused a new connection, so that the fence can be compared before the second.
+func (c *Client) behindFence(ctx context.Context, call func(context.Context) error) error {
+	if err := c.checkFence(ctx); err != nil {
+		return err
+	}
+	err := call(context.WithValue(ctx, noDial{}, true))
+	if !errors.Is(err, errUnfenced) {
+		return err
+	}
+	c.fenced.Store(0)
+	if err := c.checkFence(ctx); err != nil {
+		return err
+	}
+	return call(ctx)
+}
+
+// checkFence claims the version fence or compares it, whenever a connection was made or lost since it was last looked
+// at: behind a new connection may stand another server, or an emptied one.
 func (c *Client) checkFence(ctx context.Context) error {
-	if c.dials.Load() == c.fenced.Load() {
+	if c.gate.changes.Load() == c.fenced.Load() {
 		return nil
 	}
 	c.fenceMu.Lock()
 	defer c.fenceMu.Unlock()
-	dials := c.dials.Load()
-	if dials == c.fenced.Load() {
+	changes := c.gate.changes.Load()
+	if changes == c.fenced.Load() {
 		return nil
 	}
 	found, err := c.fence(ctx)
@@ -38,7 +56,7 @@ func (c *Client) checkFence(ctx context.Context) error {
 	if !sameMajor(found, Wire) {
 		return &VersionError{Found: found}
 	}
-	c.fenced.Store(dials)
+	c.fenced.Store(changes)
 	return nil
 }
 

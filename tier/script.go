@@ -91,17 +91,30 @@ func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
-	if err := c.checkFence(ctx); err != nil {
+	var replies []rueidis.RedisResult
+	if err := c.behindFence(ctx, func(ctx context.Context) error {
+		replies = c.pipe.DoMulti(ctx, c.build(calls, nil)...)
+		return notConnected(replies[0])
+	}); err != nil {
 		return fail(err)
 	}
 	var missing []int
-	for i, r := range c.pipe.DoMulti(ctx, c.build(calls, nil)...) {
+	for i, r := range replies {
 		if results[i] = result(calls[i], r); Classify(results[i].Err) == ErrNoScript {
 			missing = append(missing, i)
 		}
 	}
 	if len(missing) > 0 {
-		for k, r := range c.pipe.DoMulti(ctx, c.build(calls, missing)...) {
+		if err := c.behindFence(ctx, func(ctx context.Context) error {
+			replies = c.pipe.DoMulti(ctx, c.build(calls, missing)...)
+			return notConnected(replies[0])
+		}); err != nil {
+			for _, i := range missing {
+				results[i].Err = Wrap(calls[i].Script.Name, calls[i].Keys[0], err)
+			}
+			return results
+		}
+		for k, r := range replies {
 			results[missing[k]] = result(calls[missing[k]], r)
 		}
 	}
@@ -161,6 +174,14 @@ func oneSlot(calls []Call) error {
 		if i := slices.IndexFunc(call.Keys, func(k string) bool { return Slot(k) != slot }); i >= 0 {
 			return fmt.Errorf("%w: keys %q and %q lie on different slots", ErrServer, calls[0].Keys[0], call.Keys[i])
 		}
+	}
+	return nil
+}
+
+// notConnected is the error of a reply that says that nothing was sent for want of a fenced connection.
+func notConnected(r rueidis.RedisResult) error {
+	if err := r.NonRedisError(); errors.Is(err, errUnfenced) {
+		return err
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package tier
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -65,24 +63,4 @@ func checkQuery(u *url.URL) error {
 		}
 	}
 	return nil
-}
-
-// countDials wraps the way connections are made, so that each new one is noticed.
-func countDials(opt *rueidis.ClientOption, noticed func()) {
-	dial := opt.DialCtxFn
-	if dial == nil {
-		dial = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
-			if cfg != nil {
-				return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, "tcp", addr)
-			}
-			return d.DialContext(ctx, "tcp", addr)
-		}
-	}
-	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
-		conn, err := dial(ctx, addr, d, cfg)
-		if err == nil {
-			noticed()
-		}
-		return conn, err
-	}
 }

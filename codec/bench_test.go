@@ -27,7 +27,7 @@ func typical() codec.Message {
 // libraryMessage is the envelope as one writes it with the library: an array,
 // headers as a map.
 type libraryMessage struct {
-	_msgpack struct{} `msgpack:",as_array"`
+	_msgpack struct{} `msgpack:",as_array"` //lint:ignore U1000 the library looks for it by reflection
 	Version  int
 	Type     string
 	Key      string

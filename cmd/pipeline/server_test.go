@@ -124,7 +124,7 @@ func TestProduceMetrics(t *testing.T) {
 	reads, writes, err := os.Pipe()
 	require.NoError(t, err)
 	defer writes.Close()
-	running := p.startOn(reads, "produce", addr, "--metrics", "localhost:0")
+	running := p.startOn(reads, "produce", addr, "--metrics", "127.0.0.1:0")
 	_, err = writes.WriteString("1\n2\n")
 	require.NoError(t, err)
 	var body string

@@ -59,11 +59,16 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{opts: opts, numbers: map[string]int{}}
-	if err := c.connect(opt); err != nil {
-		return nil, Wrap("connect", "", err)
-	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
+	c.gate.open(ctx)
+	defer c.gate.close()
+	if err := c.connect(opt); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, Wrap("connect", "", err)
+	}
 	if err := c.probe(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -72,7 +77,6 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 		c.Close()
 		return nil, err
 	}
-	c.gate.sealed.Store(true)
 	return c, nil
 }
 

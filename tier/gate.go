@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -15,6 +16,32 @@ import (
 type gate struct {
 	changes atomic.Uint64
 	sealed  atomic.Bool // once the client is dialed; what the library connects by itself, in a cluster, passes all the same
+
+	mu      sync.Mutex
+	dialing context.Context // of Dial: connections that are made meanwhile end with it
+	stops   []func() bool
+}
+
+// open lets connections be made until ctx ends or close is called.
+func (g *gate) open(ctx context.Context) { g.dialing = ctx }
+
+func (g *gate) close() {
+	g.sealed.Store(true)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, stop := range g.stops {
+		stop()
+	}
+	g.dialing, g.stops = nil, nil
+}
+
+// bind makes a connection end with the Dial that it was made for.
+func (g *gate) bind(conn net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dialing != nil {
+		g.stops = append(g.stops, context.AfterFunc(g.dialing, func() { conn.Close() }))
+	}
 }
 
 // noDial is the key of a context whose call gets no new connection.
@@ -33,13 +60,26 @@ func (g *gate) before(opt *rueidis.ClientOption) {
 		if g.sealed.Load() && ctx.Value(noDial{}) != nil {
 			return nil, errUnfenced
 		}
+		if !g.sealed.Load() { // the library asks for the first ones without a context
+			ctx = g.first(ctx)
+		}
 		conn, err := dial(ctx, addr, d, cfg)
 		if err != nil {
 			return nil, err
 		}
 		g.changes.Add(1)
+		g.bind(conn)
 		return &watched{Conn: conn, gate: g}, nil
 	}
+}
+
+func (g *gate) first(ctx context.Context) context.Context {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dialing != nil {
+		return g.dialing
+	}
+	return ctx
 }
 
 func dialTCP(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {

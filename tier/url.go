@@ -6,61 +6,88 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
 )
 
-// ErrURL is matched by every refusal of a server URL. Its texts never hold the URL, which may have a password.
+// ErrURL is matched by every refusal of a server URL. Its texts hold nothing of the URL, which may have a password, also
+// where none should be: one that is not escaped moves the borders between the parts.
 var ErrURL = errors.New("tier: bad server URL")
 
 var schemes = []string{"valkey", "valkeys", "redis", "rediss", "unix"}
 
+const (
+	defaultHost = "localhost"
+	defaultPort = "6379"
+)
+
 // clientOption reads valkey://, valkeys://, redis://, rediss:// and unix:// URLs. Further nodes of a cluster follow the
-// first, separated by commas: valkey://a:6379,b:6379.
+// first, separated by commas: valkey://a:6379,b:6379. The parameters are db, a number, and protocol, 2 or 3.
 func clientOption(raw string) (rueidis.ClientOption, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok || !slices.Contains(schemes, scheme) {
-		return rueidis.ClientOption{}, fmt.Errorf("%w: it starts with one of %s", ErrURL, strings.Join(schemes, "://, ")+"://")
+		return refuseURL("it starts with one of %s", strings.Join(schemes, "://, ")+"://")
 	}
-	var more []string
+	if strings.Contains(rest, "#") {
+		return refuseURL("a # is written as %%23")
+	}
+	var addrs []string
 	if scheme != "unix" {
 		authority, tail := rest, ""
 		if i := strings.IndexAny(rest, "/?"); i >= 0 {
 			authority, tail = rest[:i], rest[i:]
 		}
-		hosts := strings.Split(authority[strings.LastIndexByte(authority, '@')+1:], ",")
-		user := authority[:strings.LastIndexByte(authority, '@')+1]
-		raw, more = scheme+"://"+user+hosts[0]+tail, hosts[1:]
+		at := strings.LastIndexByte(authority, '@') + 1
+		var err error
+		if addrs, err = addresses(authority[at:]); err != nil {
+			return rueidis.ClientOption{}, err
+		}
+		raw = scheme + "://" + authority[:at] + addrs[0] + tail
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return rueidis.ClientOption{}, fmt.Errorf("%w: it cannot be parsed (special characters in a password are written as %%XX)", ErrURL)
+		return refuseURL("it cannot be parsed (special characters in a password are written as %%XX)")
 	}
-	if err := checkQuery(u); err != nil {
-		return rueidis.ClientOption{}, err
+	if scheme == "unix" && (u.Host != "" || u.Path == "" || u.Path == "/") {
+		return refuseURL("a socket is unix:///<path>, with three slashes")
+	}
+	for name, values := range u.Query() {
+		if name != "db" && (name != "protocol" || values[0] != "2" && values[0] != "3") {
+			return refuseURL("of parameters there are only db=<number> and protocol=<2 or 3>")
+		}
 	}
 	opt, err := rueidis.ParseURL(raw)
 	if err != nil {
-		return rueidis.ClientOption{}, fmt.Errorf("%w: host, port or database number is wrong", ErrURL)
+		return refuseURL("host, port or database number is wrong")
 	}
-	for _, host := range more {
-		if _, _, err := net.SplitHostPort(host); err != nil {
-			host = net.JoinHostPort(host, "6379")
-		}
-		opt.InitAddress = append(opt.InitAddress, host)
+	if len(addrs) > 1 {
+		opt.InitAddress = addrs
 	}
 	return opt, nil
 }
 
-// checkQuery refuses parameters that would be dropped silently.
-func checkQuery(u *url.URL) error {
-	for name := range u.Query() {
-		switch name {
-		case "db", "addr", "client_name", "dial_timeout", "write_timeout", "protocol":
-		default:
-			return fmt.Errorf("%w: unknown parameter %q", ErrURL, name)
+func refuseURL(format string, args ...any) (rueidis.ClientOption, error) {
+	return rueidis.ClientOption{}, fmt.Errorf("%w: "+format, append([]any{ErrURL}, args...)...)
+}
+
+// addresses reads host:port,host:port; a port may be missing, and of a single address the host.
+func addresses(list string) ([]string, error) {
+	addrs := strings.Split(list, ",")
+	for i, a := range addrs {
+		host, port, wrong := net.SplitHostPort(a)
+		if wrong != nil { // no port, or none that can be told from the host
+			host, port, wrong = net.SplitHostPort(a + ":" + defaultPort)
 		}
+		if host == "" && len(addrs) == 1 {
+			host = defaultHost
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || wrong != nil {
+			_, err := refuseURL("an address is host:port, with a port from 1 to 65535; several are separated by commas")
+			return nil, err
+		}
+		addrs[i] = net.JoinHostPort(host, port)
 	}
-	return nil
+	return addrs, nil
 }

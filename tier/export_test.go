@@ -1,0 +1,14 @@
+package tier
+
+import "github.com/redis/rueidis"
+
+// Parsers are fuzzed by themselves: through Dial, each input would cost a connection.
+
+// ParseURL is how Dial reads a URL.
+func ParseURL(url string) (rueidis.ClientOption, error) { return clientOption(url) }
+
+// ParseInfo is how the probe reads INFO.
+func ParseInfo(text string) (Server, error) { return parseInfo(text) }
+
+// KeyTypes are the types of a script's keys, as its header says.
+func (s *Script) KeyTypes() map[int]string { return s.types }

@@ -1,0 +1,147 @@
+package tier_test
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+// addressKeys are the keys of an address, one of each builder.
+func addressKeys(a tier.Address) map[string]string {
+	return map[string]string{
+		"ScopeKey":    tier.ScopeKey(a.Scope),
+		"LogKey":      a.LogKey(),
+		"ProducerKey": a.ProducerKey("p"),
+		"GroupKey":    a.GroupKey("g"),
+		"OwnersKey":   a.OwnersKey("g"),
+		"DeadKey":     a.DeadKey("g"),
+	}
+}
+
+// requireOneTag: the key has one hash tag, which is the tag that it is to have.
+func requireOneTag(t testing.TB, key, tag string) {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(key, "{"), key)
+	require.Equal(t, 1, strings.Count(key, "}"), key)
+	require.Contains(t, key, "{"+tag+"}")
+	require.Equal(t, tier.Slot(tag), tier.Slot(key), key)
+}
+
+// builders are the exported functions and constants of keys.go that make keys.
+func builders(t testing.TB) (names []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "keys.go", nil, 0)
+	require.NoError(t, err)
+	for _, decl := range file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			names = append(names, d.Name.Name)
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				if v, ok := spec.(*ast.ValueSpec); ok {
+					names = append(names, v.Names[0].Name)
+				}
+			}
+		}
+	}
+	keys := names[:0]
+	for _, n := range names {
+		if ast.IsExported(n) && strings.HasSuffix(n, "Key") {
+			keys = append(keys, n)
+		}
+	}
+	require.NotEmpty(t, keys)
+	return keys
+}
+
+// TestKeys: each builder makes a key of one hash tag, all of a scope's keys one slot, no two the same, and none that
+// could be another's with other names.
+func TestKeys(t *testing.T) {
+	a := tier.Address{Scope: "shop", Stream: "orders"}
+	keys := addressKeys(a)
+	for _, name := range builders(t) {
+		switch name {
+		case "VersionKey", "NodesKey":
+			requireOneTag(t, map[string]string{"VersionKey": tier.VersionKey, "NodesKey": tier.NodesKey}[name], "emq")
+		default:
+			require.Contains(t, keys, name, "a builder without a test")
+			requireOneTag(t, keys[name], "shop")
+		}
+	}
+	// Names have no colon, so that nothing that a user names can be another key (B89).
+	odd := tier.Address{Scope: "shop", Stream: "dead"}
+	seen := map[string]string{}
+	for _, a := range []tier.Address{a, odd, {Scope: "shop", Stream: "scope"}, {Scope: "stream", Stream: "shop"}} {
+		for name, key := range addressKeys(a) {
+			if name == "ScopeKey" {
+				continue
+			}
+			require.NotContains(t, seen, key)
+			seen[key] = name
+		}
+	}
+}
+
+// TestKeysAreDocumented: KEYS.md has a row for each builder, with the key that it makes, and none for what is not built.
+func TestKeysAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("KEYS.md")
+	require.NoError(t, err)
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `(\\w+)` \\| ([A-Z]+) \\|(.*)\\|(.*)\\|(.*)\\|$")
+	documented := map[string]string{}
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		documented[m[2]] = m[1]
+		require.Contains(t, []string{"STRING", "HASH", "STREAM"}, m[3])
+		for _, cell := range m[4:] { // members, lifetime, writers
+			require.NotEmpty(t, strings.TrimSpace(cell), m[1])
+		}
+	}
+	a := tier.Address{Scope: "{s}", Stream: "<n>"}
+	want := map[string]string{
+		"VersionKey": tier.VersionKey, "NodesKey": tier.NodesKey, "ScopeKey": tier.ScopeKey("s"),
+		"LogKey": "emq:" + a.Scope + ":stream:" + a.Stream,
+	}
+	want["ProducerKey"] = want["LogKey"] + ":pid:<producer>"
+	want["GroupKey"] = want["LogKey"] + ":g:<group>"
+	want["OwnersKey"] = want["LogKey"] + ":g:<group>:owners"
+	want["DeadKey"] = want["LogKey"] + ":dead:<group>"
+	require.Equal(t, want, documented)
+	require.ElementsMatch(t, builders(t), keysOf(documented))
+	built := addressKeys(tier.Address{Scope: "s", Stream: "<n>"})
+	for name, key := range built {
+		pattern := strings.NewReplacer("<producer>", "p", "<group>", "g").Replace(documented[name])
+		require.Equal(t, pattern, key)
+	}
+}
+
+func keysOf[V any](m map[string]V) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// TestSlot: the slots of the test vectors, and the rule of hash tags.
+func TestSlot(t *testing.T) {
+	text, err := os.ReadFile("testdata/slots.json")
+	require.NoError(t, err)
+	var vectors map[string]int
+	require.NoError(t, json.Unmarshal(text, &vectors))
+	require.NotEmpty(t, vectors)
+	for key, slot := range vectors {
+		require.Equal(t, slot, tier.Slot(key), key)
+		require.Equal(t, slot, tier.Slot("x{"+key+"}y{z}"), key)
+	}
+	require.Equal(t, tier.Slot("a{}b"), tier.Slot("a{}b"))
+	require.NotEqual(t, tier.Slot("b"), tier.Slot("a{}b"))
+	require.Equal(t, tier.Slot("{b"), tier.Slot("a{{b}c"))
+	require.NotEqual(t, tier.Slot("b"), tier.Slot("a{b"))
+}

@@ -177,8 +177,8 @@ func permissionError(err error) error {
 
 // HasCode reports whether the server's reply starts with a code that has no class, such as BUSYGROUP.
 func HasCode(err error, code string) bool {
-	re, ok := rueidis.IsRedisErr(err)
-	if !ok {
+	var re *rueidis.RedisError
+	if !errors.As(err, &re) {
 		return false
 	}
 	got, _, _ := strings.Cut(re.Error(), " ")

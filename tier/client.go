@@ -138,20 +138,27 @@ func (c *Client) Do(ctx context.Context, key string, cmd rueidis.Completed) (rue
 
 // DoMulti sends commands on keys of one slot in one write. The first failure is the error.
 func (c *Client) DoMulti(ctx context.Context, key string, cmds ...rueidis.Completed) ([]rueidis.RedisResult, error) {
-	op := cmds[0].Commands()[0]
+	names := make([][2]string, len(cmds)) // the library takes the commands back
+	for i, cmd := range cmds {
+		words := cmd.Commands()
+		names[i] = [2]string{words[0], key}
+		if len(words) > 1 && Slot(words[1]) == Slot(key) {
+			names[i][1] = words[1]
+		}
+	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	var results []rueidis.RedisResult
 	err := c.behindFence(ctx, func(ctx context.Context) error {
 		results = c.pipe.DoMulti(ctx, cmds...)
-		return results[0].NonRedisError()
+		return notConnected(results[0])
 	})
 	if err != nil {
-		return nil, Wrap(op, key, err)
+		return nil, Wrap(names[0][0], names[0][1], err)
 	}
-	for _, r := range results {
+	for i, r := range results {
 		if err := r.Error(); err != nil && !isNil(err) {
-			return nil, Wrap(op, key, err)
+			return nil, Wrap(names[i][0], names[i][1], err)
 		}
 	}
 	return results, nil

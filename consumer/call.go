@@ -48,16 +48,21 @@ const fencesInARow = 4
 // loop is to end, since wait ended while the server was not to be had, or the run failed.
 //
 // The line keeps the fence tight. A number that a Sync brought allows only what that Sync found, or what was fetched
-// since: so what is carried by a call, and what is known here, must not change between the two. Settling and
-// accepting what was read share the line; all others have it alone.
+// since: so what a call carries, and what is known here, must not change while either is under way. Settling shares the
+// line with nobody but itself; reads, which wait, are kept apart from a Sync by a lock of their own.
 func (r *run) call(wait context.Context, name string, line sync.Locker, f func() error) bool {
+	return r.repeat(wait, name, line, f, r.resync)
+}
+
+// repeat is call, with what is to be done about a refusal.
+func (r *run) repeat(wait context.Context, name string, line sync.Locker, f, resync func() error) bool {
 	for try := 1; ; try++ {
 		line.Lock()
-		looks := r.looks.Load()
 		err := f()
 		line.Unlock()
 		if reactionTo(err) == ask {
-			if err = r.resync(looks); err == nil && try < fencesInARow {
+			r.fenced.Store(true)
+			if err = resync(); err == nil && try < fencesInARow {
 				continue
 			}
 			if err == nil {
@@ -90,11 +95,16 @@ func (r *run) worthWaiting(name string, err error) bool {
 	return true
 }
 
-// resync learns the member's number and what it holds, after a refusal; unless another loop has done so since.
-func (r *run) resync(looks uint64) error {
+// resync learns the member's number and what it holds, after a refusal; unless another loop has done so since. It waits
+// for a read that is under way. If it did not, a settle with the new number could take from another consumer what the
+// read brings late; and if the group was moved back, the read could bring what was handled before that, and a settle
+// would take it for settled.
+func (r *run) resync() error {
+	r.reading.Lock()
+	defer r.reading.Unlock()
 	r.line.Lock()
 	defer r.line.Unlock()
-	if r.looks.Load() != looks {
+	if !r.fenced.Load() {
 		return nil
 	}
 	held, err := r.sync()
@@ -104,16 +114,16 @@ func (r *run) resync(looks uint64) error {
 	return err
 }
 
-// sync asks what is held. The caller has the line alone, reconciles, and lets go of the line only then. It counts before
-// and after: a read that begins in between must not be accepted unseen either.
+// sync asks what is held. The caller has the line alone and no read is under way, until it has reconciled.
 func (r *run) sync() ([]tier.Held, error) {
-	r.looks.Add(1)
-	defer r.looks.Add(1)
-	return r.member.Sync(r.calls)
+	held, err := r.member.Sync(r.calls)
+	if err == nil {
+		r.fenced.Store(false)
+	}
+	return held, err
 }
 
-// reconcile drops what is held no more, and returns what is held though nobody here knows of it. While a read is under
-// way that may be what it brings; see recover.
+// reconcile drops what is held no more, and returns what is held though nobody here knows of it.
 func (r *run) reconcile(held []tier.Held) (unknown []tier.Held) {
 	lost, unknown := r.desk.reconcile(held)
 	if len(lost) > 0 {

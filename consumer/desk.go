@@ -54,13 +54,28 @@ func (d *desk) change(f func(t *tracker)) {
 	signal(d.room)
 }
 
-// take adds what was fetched, for workers to begin.
+// take adds what was taken over, for workers to begin.
 func (d *desk) take(leased []tier.Leased) {
+	d.change(func(t *tracker) { d.wake(t.take(leased)) })
+}
+
+// takeNew adds what was read.
+func (d *desk) takeNew(leased []tier.Leased) {
+	var running []*handling
 	d.change(func(t *tracker) {
-		for fresh := t.take(leased); fresh > 0; fresh-- {
-			d.work.Signal()
-		}
+		var fresh int
+		fresh, running = t.takeNew(leased)
+		d.wake(fresh)
 	})
+	for _, h := range running {
+		h.end(ErrLeaseLost)
+	}
+}
+
+func (d *desk) wake(workers int) {
+	for ; workers > 0; workers-- {
+		d.work.Signal()
+	}
 }
 
 // begin waits for a message; false when there will be none.

@@ -115,8 +115,9 @@ func TestHandlerFinishesWhileFrozen(t *testing.T) {
 	})
 }
 
-// The reply of a read comes late: its entry was taken over meanwhile, and a Sync that this consumer made for another
-// reason has given it a number that would let it settle it. It is neither handled nor settled.
+// The reply of a read comes late: its entry was taken over meanwhile, of which this consumer learns by a refusal. If it
+// asked for its new number before the read is back, that would let it settle the other's entry. It is neither handled nor
+// settled.
 func TestLateReply(t *testing.T) {
 	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
@@ -152,10 +153,8 @@ func TestLateReply(t *testing.T) {
 			return nil
 		}, consumer.Config{Concurrency: 1})
 		get(t, owns)
-		syncs := a.made("sync")
-		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("sync") > syncs, "it was not refused" })
 		beats := a.made("renew")
-		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("renew") > beats+1, "it does not go on" })
+		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("renew") > beats, "it does not beat" })
 		close(deliver)
 		counted(t, reg, 1, "echomq_consumer_lost_entries_total", "cause", "lease")
 		close(leave)

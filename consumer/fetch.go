@@ -37,7 +37,7 @@ func (r *run) fetchLoop() {
 
 // step does what is due; false ends the loop.
 func (f *fetcher) step() bool {
-	if f.suspect && !f.recover(nil) {
+	if f.suspect && !f.recoverAlone() {
 		return false
 	}
 	room, due := f.ask()
@@ -111,57 +111,51 @@ func (f *fetcher) learnSize(leased []tier.Leased) {
 	f.perItem = max(most, f.perItem-(f.perItem+7)/8)
 }
 
-// read brings new entries in. What a Sync has run beside is not taken on trust: its entries may have been taken over
-// between the server's reply and the Sync, and a settle with the new number would take them from their new owner.
+// read brings new entries in. When a call was refused meanwhile, some of them may be another's already: then, as after a
+// read that failed, it is found out first what is held, so that none of those is begun.
 func (f *fetcher) read(n int, wait time.Duration) bool {
-	looks := f.looks.Load()
+	f.reading.Lock()
+	defer f.reading.Unlock()
 	leased, err := f.member.Read(f.calls, n, wait)
-	f.learnSize(leased)
-	if err == nil && (len(leased) == 0 || f.accept(leased, looks)) {
-		f.failed = 0
-		return true
-	}
 	if err != nil {
 		f.failed++
 		if reactionTo(err) != ask && (!f.worthWaiting("read", err) || !pause(f.fetching, callDelay(f.failed))) {
 			f.recover(nil) // once, for the sake of those who would wait for a lease
 			return false
 		}
+		return f.recover(nil)
 	}
-	return f.recover(leased)
-}
-
-func (f *fetcher) accept(leased []tier.Leased, looks uint64) bool {
-	f.line.RLock()
-	defer f.line.RUnlock()
-	if f.looks.Load() != looks {
-		return false
+	f.failed = 0
+	f.learnSize(leased)
+	if len(leased) > 0 && f.fenced.Load() {
+		return f.recover(leased)
 	}
-	f.take(leased)
+	f.closeIfStopping()
+	f.desk.takeNew(leased)
 	return true
 }
 
-// take adds what was fetched. Once the stop has begun, none of it is begun.
-func (f *fetcher) take(leased []tier.Leased) {
+// closeIfStopping comes before what was fetched is added: once the stop has begun, none of it is begun.
+func (f *fetcher) closeIfStopping() {
 	if f.fetching.Err() != nil {
 		f.desk.close()
 	}
-	f.desk.take(leased)
 }
 
-// recover finds out, while no read is under way, what this member holds: of what was fetched the rest is dropped, and
-// what a failed read left behind is released, so that it is taken over at once instead of waiting for its lease.
+// recover finds out what this member holds: of what was fetched the rest is dropped, and what a failed call left behind is
+// released, so that it is taken over at once instead of waiting for its lease. The caller holds reading.
 func (f *fetcher) recover(fetched []tier.Leased) bool {
 	f.suspect = true
-	return f.call(f.fetching, "sync", &f.line, func() error {
+	return f.repeat(f.fetching, "sync", &f.line, func() error {
 		held, err := f.sync()
 		if err != nil {
 			return err
 		}
 		unknown := f.reconcile(held)
-		mine, stranded := claim(fetched, unknown)
+		mine, stranded := claim(fetched, held, unknown)
 		f.metrics.lost[lostLease].Add(float64(len(fetched) - len(mine)))
-		f.take(mine)
+		f.closeIfStopping()
+		f.desk.takeNew(mine)
 		fetched = nil // if the release fails, they are known when this is tried again
 		if len(stranded) > 0 {
 			if err := f.member.Release(f.calls, stranded, 0); err != nil {
@@ -174,21 +168,33 @@ func (f *fetcher) recover(fetched []tier.Leased) bool {
 		}
 		f.suspect = false
 		return nil
-	})
+	}, func() error { return nil }) // a refused release: ask again
 }
 
-// claim splits what is held and not known into what was fetched and what was stranded, whose delivery does not count.
-func claim(fetched []tier.Leased, held []tier.Held) (mine []tier.Leased, stranded []tier.Held) {
-	byEntry := make(map[codec.EntryID]int, len(fetched))
-	for i := range fetched {
-		byEntry[fetched[i].Entry] = i
-	}
+func (f *fetcher) recoverAlone() bool {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	return f.recover(nil)
+}
+
+// claim finds, of what was fetched, what is held; and, of what is held and not known, what was stranded, whose delivery
+// does not count.
+func claim(fetched []tier.Leased, held, unknown []tier.Held) (mine []tier.Leased, stranded []tier.Held) {
+	isHeld := make(map[codec.EntryID]bool, len(held))
 	for _, h := range held {
-		if i, ok := byEntry[h.Entry]; ok {
+		isHeld[h.Entry] = true
+	}
+	isMine := make(map[codec.EntryID]bool, len(fetched))
+	for i := range fetched {
+		if e := fetched[i].Entry; isHeld[e] {
+			isMine[e] = true
 			mine = append(mine, fetched[i])
-			continue
 		}
-		stranded = append(stranded, tier.Held{Entry: h.Entry, Deliveries: h.Deliveries - 1})
+	}
+	for _, h := range unknown {
+		if !isMine[h.Entry] {
+			stranded = append(stranded, tier.Held{Entry: h.Entry, Deliveries: h.Deliveries - 1})
+		}
 	}
 	return mine, stranded
 }

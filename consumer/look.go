@@ -69,7 +69,8 @@ func (f *fetcher) takeOver(n int) bool {
 			return err
 		}
 		f.learnSize(taken.Leased)
-		f.take(taken.Leased)
+		f.closeIfStopping()
+		f.desk.take(taken.Leased)
 		f.metrics.takenOver.Add(float64(len(taken.Leased)))
 		now := time.Now()
 		f.look.page(now, taken)

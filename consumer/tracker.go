@@ -53,7 +53,7 @@ func (t *tracker) room(workers int) room {
 	return r
 }
 
-// take adds what was fetched and returns how many messages it has for workers. An entry that is in flight already,
+// take adds what was taken over and returns how many messages it has for workers. An entry that is in flight already,
 // taken over from oneself after a pause, goes on as it is. After close, what is taken is handed back.
 func (t *tracker) take(leased []tier.Leased) (fresh int) {
 	n := 0
@@ -72,6 +72,17 @@ func (t *tracker) take(leased []tier.Leased) (fresh int) {
 		fresh += t.add(f, l)
 	}
 	return fresh
+}
+
+// takeNew adds what was read. A group gives each entry out once, so one that is in flight already shows that the group
+// was moved back, and that its old delivery is void: it ends, and the contexts to end are returned.
+func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*handling) {
+	for i := range leased {
+		if f := t.flights[leased[i].Entry]; f != nil {
+			running = append(running, t.drop(f)...)
+		}
+	}
+	return t.take(leased), running
 }
 
 func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
@@ -223,15 +234,21 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 		if known[e] {
 			continue
 		}
-		f.dropped = true
-		t.remove(f)
-		if f.gone {
-			continue // it was not pending before either
+		gone := f.gone // then it was not pending before either, and its handler may go on
+		contexts := t.drop(f)
+		if !gone {
+			lost = append(lost, f)
+			running = append(running, contexts...)
 		}
-		lost = append(lost, f)
-		running = f.running(running)
 	}
 	return lost, running, unknown
+}
+
+// drop ends a flight whose entry is not this consumer's any more, and returns the contexts of its handlers.
+func (t *tracker) drop(f *flight) (running []*handling) {
+	f.dropped = true
+	t.remove(f)
+	return f.running(nil)
 }
 
 // running appends the contexts of the handlers that are at work.

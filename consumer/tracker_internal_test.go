@@ -165,6 +165,19 @@ func TestTracker(t *testing.T) {
 				}
 				tr.take([]tier.Leased{l})
 			},
+			"take anew": func(t *rapid.T) { // read again, after the group was moved back
+				l := leasedEntry(int(anyID("entry").Seq), 1, false, false)
+				w.drop(l.Entry)
+				w.take(&l)
+				var want []*handling
+				for _, r := range running {
+					if r.f == tr.flights[l.Entry] {
+						want = append(want, &r.m.ctx)
+					}
+				}
+				_, contexts := tr.takeNew([]tier.Leased{l})
+				require.ElementsMatch(t, want, contexts)
+			},
 			"begin": func(t *rapid.T) {
 				f, m := tr.begin()
 				var want *twinEntry

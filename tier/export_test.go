@@ -1,6 +1,11 @@
 package tier
 
-import "github.com/redis/rueidis"
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+)
 
 // Parsers are fuzzed by themselves: through Dial, each input would cost a connection.
 
@@ -12,3 +17,8 @@ func ParseInfo(text string) (Server, error) { return parseInfo(text) }
 
 // KeyTypes are the types of a script's keys, as its header says.
 func (s *Script) KeyTypes() map[int]string { return s.types }
+
+// LeaseNodeAt is LeaseNode on a host with another clock.
+func (c *Client) LeaseNodeAt(ctx context.Context, now func() time.Time) (*NodeLease, error) {
+	return c.leaseNode(ctx, now)
+}

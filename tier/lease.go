@@ -40,6 +40,7 @@ var (
 // process can make, whatever freezes and whatever a clock says.
 type NodeLease struct {
 	client *Client
+	now    func() time.Time // the host's clock
 	holder string
 	number int
 	mint   *codec.Mint
@@ -47,13 +48,19 @@ type NodeLease struct {
 }
 
 // LeaseNode takes a node number for a process that mints ids by its own clock. Run extends it; Release gives it back.
+//
+// Errors: ErrNodesExhausted, ErrClockAhead.
 func (c *Client) LeaseNode(ctx context.Context) (*NodeLease, error) {
-	l := &NodeLease{client: c, holder: rand.Text(), number: -1}
+	return c.leaseNode(ctx, time.Now)
+}
+
+func (c *Client) leaseNode(ctx context.Context, now func() time.Time) (*NodeLease, error) {
+	l := &NodeLease{client: c, now: now, holder: rand.Text(), number: -1}
 	from, limit, err := l.grant(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if l.mint, err = codec.NewMint(l.number, from, limit, time.Now); err != nil {
+	if l.mint, err = codec.NewMint(l.number, from, limit, now); err != nil {
 		return nil, err
 	}
 	l.stop = sync.OnceValue(l.mint.Stop)
@@ -110,10 +117,14 @@ func (l *NodeLease) Release(ctx context.Context) error {
 // grant asks for ten minutes from the server's now: unix milliseconds, from included, limit excluded.
 func (l *NodeLease) grant(ctx context.Context) (from, limit int64, err error) {
 	hint := minHostNode + int(crc16(l.holder))%512
+	host := l.now()
 	m, err := l.client.Run(ctx, Call{
 		Script: leaseNode,
 		Keys:   []string{NodesKey},
-		Args:   []string{l.holder, strconv.Itoa(l.number), strconv.FormatInt(leaseGrant.Milliseconds(), 10), strconv.Itoa(hint)},
+		Args: []string{
+			l.holder, strconv.Itoa(l.number), strconv.FormatInt(leaseGrant.Milliseconds(), 10), strconv.Itoa(hint),
+			strconv.FormatInt(host.Add(-maxClockLead).UnixMilli(), 10),
+		},
 	})
 	if err != nil {
 		return 0, 0, err
@@ -129,14 +140,13 @@ func (l *NodeLease) grant(ctx context.Context) (from, limit int64, err error) {
 			return 0, 0, fmt.Errorf("tier: lease_node: unexpected reply: %w", err)
 		}
 	}
-	now := time.UnixMilli(n[3])
-	switch {
-	case code == "full":
+	switch code {
+	case "full":
 		return 0, 0, ErrNodesExhausted
-	case code == "lost":
+	case "lost":
 		return 0, 0, ErrNodeLost
-	case time.Until(now) < -maxClockLead:
-		return 0, 0, fmt.Errorf("%w: by %s", ErrClockAhead, time.Since(now).Round(time.Second))
+	case "ahead":
+		return 0, 0, fmt.Errorf("%w: by %s", ErrClockAhead, host.Sub(time.UnixMilli(n[3])).Round(time.Second))
 	}
 	l.number = int(n[0])
 	return n[1], n[2], nil

@@ -1,0 +1,66 @@
+package consumer
+
+import "github.com/echomq/pipeline/codec"
+
+// close stops beginning entries: those that were not begun are to be handed back. A pack that was begun goes on.
+func (t *tracker) close() {
+	t.closed = true
+	for n := t.waiting.count; n > 0; n-- {
+		f := t.waiting.first()
+		t.waiting.pop()
+		switch {
+		case f.dropped:
+		case f.begun():
+			t.waiting.push(f)
+		default:
+			f.cut, f.next, f.left = true, len(f.messages), 0
+			t.through = append(t.through, f)
+		}
+	}
+}
+
+func (f *flight) begun() bool {
+	for i := range f.messages[:f.next] {
+		if f.messages[i].Err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// interrupt begins nothing at all any more, and returns the contexts of the handlers that are at work.
+func (t *tracker) interrupt() (running []*handling) {
+	t.interrupted = true
+	for ; t.waiting.count > 0; t.waiting.pop() {
+		f := t.waiting.first()
+		if f.dropped {
+			continue
+		}
+		had := f.left
+		for ; f.next < len(f.messages); f.next++ {
+			if f.messages[f.next].Err == nil {
+				f.cut = true
+				f.left--
+			}
+		}
+		if f.left == 0 && had > 0 {
+			t.through = append(t.through, f)
+		}
+	}
+	for _, f := range t.flights {
+		running = f.running(running)
+	}
+	return running
+}
+
+// stuck lists the messages whose handlers are at work.
+func (t *tracker) stuck() (at []codec.Position) {
+	for _, f := range t.flights {
+		for i := range f.messages[:f.next] {
+			if f.messages[i].running {
+				at = append(at, f.messages[i].Position)
+			}
+		}
+	}
+	return at
+}

@@ -1,0 +1,87 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/embedded"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+// Three orders are handled by a group. The second fails at first, and comes again.
+func ExampleConsumer() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, end := exampleServer(ctx)
+	defer end()
+
+	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders", Brand: "ORD"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, customer := range []string{"ann", "bob", "cem"} {
+		if _, err := w.Append(ctx, codec.Message{Type: "order.placed", Key: customer}); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	group, err := stream.NewGroup(client, stream.GroupConfig{Address: "shop/orders", Name: "mailer", Start: stream.Head()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	left := 3
+	handler := func(_ context.Context, d *consumer.Delivery) error {
+		if d.Key == "bob" && d.Attempt == 1 {
+			fmt.Println("bob: his mailbox is full")
+			return errors.New("mailbox full")
+		}
+		fmt.Printf("%s: %s, attempt %d\n", d.Key, d.Type, d.Attempt)
+		if left--; left == 0 {
+			cancel() // a program would wait for a signal
+		}
+		return nil
+	}
+	c, err := consumer.New(consumer.Group(group), handler, consumer.Config{Concurrency: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("stopped")
+
+	// Output:
+	// ann: order.placed, attempt 1
+	// bob: his mailbox is full
+	// cem: order.placed, attempt 1
+	// bob: order.placed, attempt 2
+	// stopped
+}
+
+// exampleServer starts a server for an example; a program would only dial.
+func exampleServer(ctx context.Context) (client *tier.Client, end func()) {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server, err := embedded.Start(ctx, embedded.Config{Dir: dir})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = tier.Dial(ctx, server.URL(), tier.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		client.Close()
+		server.Kill()
+		_ = os.RemoveAll(dir)
+	}
+}

@@ -26,11 +26,14 @@ func Check(ctx context.Context, client *tier.Client, scope string) error {
 	if err := tier.CheckName("scope", scope); err != nil {
 		return err
 	}
-	row, err := scopeRow(ctx, client, scope)
-	if err != nil {
+	c := &check{client: client, scope: scope}
+	if _, err := c.isType(ctx, tier.ScopeKey(scope), "hash"); err != nil || len(c.findings) > 0 {
+		return errors.Join(append(c.findings, err)...)
+	}
+	var err error
+	if c.row, err = scopeRow(ctx, client, scope); err != nil {
 		return err
 	}
-	c := &check{client: client, scope: scope, row: row}
 	if err := errors.Join(c.numbers(ctx), c.streams(ctx)); err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ func (c *check) brands() {
 }
 
 func (c *check) streams(ctx context.Context) error {
-	for field := range c.row {
+	for field, brand := range c.row {
 		name, ok := tier.StreamOfField(field)
 		if !ok {
 			continue
@@ -107,14 +110,38 @@ func (c *check) streams(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		groups, err := Groups(ctx, c.client, addr.String())
-		if err != nil {
+		if strings.HasPrefix(brand, tier.GoneMark) {
+			c.broken(addr.LogKey(), "is there, though the stream was removed")
+		}
+		if err := c.groups(ctx, addr); err != nil {
 			return err
 		}
-		for _, g := range groups {
-			if err := c.group(ctx, addr, g); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+func (c *check) groups(ctx context.Context, addr tier.Address) error {
+	key := addr.LogKey()
+	m, err := c.client.Do(ctx, key, c.client.B().XinfoGroups().Key(key).Build())
+	if err != nil {
+		return err
+	}
+	rows, err := m.ToArray()
+	if err != nil {
+		return tier.Wrap("XINFO", key, err)
+	}
+	for i := range rows {
+		row, err := rows[i].AsMap()
+		if err != nil {
+			return tier.Wrap("XINFO", key, err)
+		}
+		field := row["name"]
+		name, err := field.ToString()
+		if err != nil {
+			return tier.Wrap("XINFO", key, err)
+		}
+		if err := c.group(ctx, addr, name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -133,22 +160,46 @@ func (c *check) isType(ctx context.Context, key, want string) (bool, error) {
 	return got == want, err
 }
 
-func (c *check) group(ctx context.Context, addr tier.Address, g GroupInfo) error {
-	if g.Lease == 0 {
-		return nil // of another program
-	}
-	if _, err := c.isType(ctx, addr.DeadKey(g.Name), "stream"); err != nil {
+func (c *check) group(ctx context.Context, addr tier.Address, name string) error {
+	if _, err := c.isType(ctx, addr.DeadKey(name), "stream"); err != nil {
 		return err
 	}
-	key := addr.OwnersKey(g.Name)
-	m, err := c.client.Do(ctx, key, c.client.B().Hgetall().Key(key).Build())
-	if err != nil {
-		return err
+	for _, part := range []struct {
+		key   string
+		check func(key string, row map[string]string)
+	}{{addr.GroupKey(name), c.terms}, {addr.OwnersKey(name), c.owners}} {
+		ok, err := c.isType(ctx, part.key, "hash")
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue // of another program, or nobody ever joined
+		}
+		m, err := c.client.Do(ctx, part.key, c.client.B().Hgetall().Key(part.key).Build())
+		if err != nil {
+			return err
+		}
+		row, err := m.AsStrMap()
+		if err != nil {
+			return tier.Wrap("HGETALL", part.key, err)
+		}
+		part.check(part.key, row)
 	}
-	owners, err := m.AsStrMap()
-	if err != nil {
-		return tier.Wrap("HGETALL", key, err)
+	return nil
+}
+
+// terms are what a group's members agree on.
+func (c *check) terms(key string, row map[string]string) {
+	lease, ok := row["lease"] // of another program's group that was reset, there is none
+	if ms, err := strconv.ParseInt(lease, 10, 64); ok && (err != nil || ms < MinLease.Milliseconds()) {
+		c.broken(key, "has the lease %.32q, not milliseconds", lease)
 	}
+	if _, err := codec.ParseEntryID(row["start"]); err != nil {
+		c.broken(key, "starts at %.64q, which is no address", row["start"])
+	}
+}
+
+func (c *check) owners(key string, owners map[string]string) {
 	for field, value := range owners {
 		member, beat := strings.CutSuffix(field, ":beat")
 		if _, err := strconv.ParseUint(value, 10, 64); err != nil {
@@ -161,5 +212,4 @@ func (c *check) group(ctx context.Context, addr tier.Address, g GroupInfo) error
 			c.broken(key, "%s has a number and never beat", field)
 		}
 	}
-	return nil
 }

@@ -1,0 +1,151 @@
+package stream_test
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// findings are what Check found, by key.
+func findings(t testing.TB, err error) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	if err == nil {
+		return found
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	require.True(t, ok, "%v", err)
+	for _, err := range joined.Unwrap() {
+		var f *stream.Finding
+		require.True(t, errors.As(err, &f), "%v", err)
+		found[f.Key] += f.Broken
+	}
+	return found
+}
+
+// TestCheck breaks each invariant in turn: the audit names the key. What is sound passes, and nothing is changed.
+func TestCheck(t *testing.T) {
+	tests := []struct {
+		name  string
+		spoil func(f *fixture)
+		key   func(f *fixture) string // of the finding
+	}{
+		{"the registry has another number", func(f *fixture) {
+			n, err := strconv.Atoi(f.text("HGET", tier.ScopeKey(f.addr().Scope), "node"))
+			require.NoError(f.t, err)
+			f.do("HSET", tier.NodesKey, "scope:"+f.addr().Scope, strconv.Itoa((n+1)%512))
+		}, nodesKey},
+		{"the registry has no number", func(f *fixture) { f.do("HDEL", tier.NodesKey, "scope:"+f.addr().Scope) }, nodesKey},
+		{"the number is another scope's", func(f *fixture) {
+			f.do("HSET", tier.NodesKey, "node:"+f.text("HGET", tier.ScopeKey(f.addr().Scope), "node"), "another")
+		}, nodesKey},
+		{"the number is nobody's", func(f *fixture) {
+			f.do("HDEL", tier.NodesKey, "node:"+f.text("HGET", tier.ScopeKey(f.addr().Scope), "node"))
+		}, nodesKey},
+		{"the scope has no number", func(f *fixture) { f.do("HDEL", tier.ScopeKey(f.addr().Scope), "node") }, scopeKey},
+		{"the scope's hash is none", func(f *fixture) {
+			f.do("DEL", tier.ScopeKey(f.addr().Scope))
+			f.do("SET", tier.ScopeKey(f.addr().Scope), "x")
+		}, scopeKey},
+		{"a brand that is none", func(f *fixture) { f.do("HSET", tier.ScopeKey(f.addr().Scope), "stream:orders", "ord") }, scopeKey},
+		{"a brand of another stream", func(f *fixture) { f.do("HSET", tier.ScopeKey(f.addr().Scope), "brand:ORD", "other") }, scopeKey},
+		{"a brand of no stream", func(f *fixture) { f.do("HSET", tier.ScopeKey(f.addr().Scope), "brand:XYZ", "other") }, scopeKey},
+		{"a stream whose brand is not listed", func(f *fixture) { f.do("HDEL", tier.ScopeKey(f.addr().Scope), "brand:ORD") }, scopeKey},
+		{"the log is none", func(f *fixture) {
+			f.do("DEL", f.log())
+			f.do("SET", f.log(), "x")
+		}, func(f *fixture) string { return f.log() }},
+		{"a removed stream has a log", func(f *fixture) { f.do("HSET", tier.ScopeKey(f.addr().Scope), "stream:orders", "-ORD") },
+			func(f *fixture) string { return f.log() }},
+		{"the group's hash is none", func(f *fixture) {
+			f.do("DEL", f.addr().GroupKey("g"))
+			f.do("SET", f.addr().GroupKey("g"), "x")
+		}, func(f *fixture) string { return f.addr().GroupKey("g") }},
+		{"the lease is no number", func(f *fixture) { f.do("HSET", f.addr().GroupKey("g"), "lease", "soon") },
+			func(f *fixture) string { return f.addr().GroupKey("g") }},
+		{"the start is no address", func(f *fixture) { f.do("HSET", f.addr().GroupKey("g"), "start", "head") },
+			func(f *fixture) string { return f.addr().GroupKey("g") }},
+		{"the owners are none", func(f *fixture) {
+			f.do("DEL", f.addr().OwnersKey("g"))
+			f.do("SADD", f.addr().OwnersKey("g"), "x")
+		}, owners},
+		{"a member's number is none", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m", "x", "m:beat", "1") }, owners},
+		{"a member never beat", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m", "1") }, owners},
+		{"a beat of nobody", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m:beat", "1") }, owners},
+		{"the dead letters are none", func(f *fixture) { f.do("SET", f.addr().DeadKey("g"), "x") },
+			func(f *fixture) string { return f.addr().DeadKey("g") }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, tiertest.Private(t, tiertest.Valkey))
+			f.append(f.writer(stream.WriterConfig{Brand: "ORD"}), 3)
+			f.append(f.at("other").writer(stream.WriterConfig{Brand: "OTH"}), 1)
+			m := f.join(f.group("g", stream.Head(), 0))
+			f.read(m, 2)
+			check := func() error { return stream.Check(f.ctx, f.client, f.addr().Scope) }
+			require.NoError(t, check())
+			tt.spoil(f)
+			before := f.text("DUMP", tier.ScopeKey(f.addr().Scope)) + f.text("DUMP", tier.NodesKey)
+			found := findings(t, check())
+			require.Len(t, found, 1, "%v", found)
+			require.Contains(t, found, tt.key(f))
+			require.NotEmpty(t, found[tt.key(f)])
+			require.Equal(t, before, f.text("DUMP", tier.ScopeKey(f.addr().Scope))+f.text("DUMP", tier.NodesKey))
+			f.do("FLUSHALL") // the audit at the end has nothing to find
+		})
+	}
+}
+
+func nodesKey(*fixture) string   { return tier.NodesKey }
+func scopeKey(f *fixture) string { return tier.ScopeKey(f.addr().Scope) }
+func owners(f *fixture) string   { return f.addr().OwnersKey("g") }
+
+// TestCheckSound: what is in order, or not ours, is no finding.
+func TestCheckSound(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		check := func() error { return stream.Check(f.ctx, f.client, f.addr().Scope) }
+		require.NoError(t, check()) // no such scope
+		_, err := f.writer(stream.WriterConfig{Brand: "ORD"}).Declare(f.ctx)
+		require.NoError(t, err)
+		require.NoError(t, check()) // declared, and empty
+		f.append(f.writer(stream.WriterConfig{}), 1)
+		f.do("XGROUP", "CREATE", f.log(), "raw", "0")
+		f.do("XADD", f.log(), "*", "payload", "x")
+		require.NoError(t, check())
+		_, err = f.group("raw", stream.Head(), 0).Reset(f.ctx, stream.New())
+		require.NoError(t, err)
+		require.NoError(t, check())
+		f.do("DEL", f.log())
+		f.do("HSET", tier.ScopeKey(f.addr().Scope), "stream:orders", "-ORD")
+		require.NoError(t, check())
+		require.ErrorIs(t, stream.Check(f.ctx, f.client, "a:b"), tier.ErrName)
+		_, err = stream.Streams(f.ctx, f.client, "a:b")
+		require.ErrorIs(t, err, tier.ErrName)
+		_, err = stream.Groups(f.ctx, f.client, "a:b")
+		require.ErrorIs(t, err, tier.ErrName)
+	})
+}
+
+// TestListingsNameTheWrongKey: a key of another type is named, not its neighbour.
+func TestListingsNameTheWrongKey(t *testing.T) {
+	f := setUp(t, tiertest.Private(t, tiertest.Valkey))
+	f.append(f.writer(stream.WriterConfig{}), 1)
+	require.NoError(t, f.group("g", stream.Head(), 0).Create(f.ctx))
+	for _, key := range []string{f.addr().DeadKey("g"), f.addr().GroupKey("g"), f.log()} {
+		f.do("DEL", key)
+		f.do("SET", key, "x")
+		_, err := stream.Groups(f.ctx, f.client, f.address)
+		require.ErrorIs(t, err, tier.ErrWrongType)
+		require.ErrorContains(t, err, " "+key+":")
+		f.do("DEL", key)
+	}
+	f.do("FLUSHALL")
+}

@@ -16,13 +16,13 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// TestDial: over a socket and over TCP, to a single server and to a cluster, with one address and with several; RESP2 too.
+// TestDial: over a socket and over TCP, to a single server and to a cluster, with one address and with several.
 func TestDial(t *testing.T) {
 	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.ValkeyCluster, tiertest.Redis, tiertest.RedisCluster} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			s := tiertest.Shared(t, kind)
-			urls := []string{s.URL(), s.URL() + "?protocol=2", s.URL() + "?protocol=3", s.URL() + "?db=0"}
+			urls := []string{s.URL(), s.URL() + "?db=0"}
 			if !kind.Cluster() {
 				urls = append(urls, tiertest.NewProxy(t, s).URL())
 			} else {

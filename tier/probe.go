@@ -38,7 +38,7 @@ func (s Server) Warnings() []string {
 }
 
 func (c *Client) probe(ctx context.Context) error {
-	text, err := c.pipe.Do(ctx, c.pipe.B().Info().Build()).ToString()
+	text, err := c.info(ctx)
 	if err = Wrap("INFO", "", err); errors.Is(err, ErrPermission) {
 		return nil // a user with least rights may not look; the fence and the scripts will tell
 	}
@@ -52,6 +52,24 @@ func (c *Client) probe(ctx context.Context) error {
 		c.opts.Logger.Warn("server setting", "advice", w)
 	}
 	return nil
+}
+
+// info asks any node. Of a cluster, the library may pick one that is down, though the others serve all slots.
+func (c *Client) info(ctx context.Context) (text string, err error) {
+	ask := func(node rueidis.Client) bool {
+		text, err = node.Do(ctx, node.B().Info().Build()).ToString()
+		_, answered := rueidis.IsRedisErr(err)
+		return err == nil || answered
+	}
+	if ask(c.pipe) {
+		return text, err
+	}
+	for _, node := range c.pipe.Nodes() {
+		if ask(node) {
+			break
+		}
+	}
+	return text, err
 }
 
 // parseInfo reads INFO's "name:value" lines.

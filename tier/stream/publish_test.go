@@ -64,7 +64,8 @@ func TestPublishIsBounded(t *testing.T) {
 	t.Parallel()
 	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
 	const size, room = 1000, 20
-	w := f.writer(stream.WriterConfig{MaxMessage: size, MaxQueued: size * room})
+	const perMessage = 128 // that a message takes beside its bytes
+	w := f.writer(stream.WriterConfig{MaxMessage: size, MaxQueued: (size + perMessage) * room})
 	_, err := w.Declare(f.ctx)
 	require.NoError(t, err)
 	f.run(w)
@@ -74,22 +75,28 @@ func TestPublishIsBounded(t *testing.T) {
 	}
 	proxy.Freeze()
 	var o outcomes
-	for i := range room {
-		require.NoError(t, w.Publish(f.ctx, m, o.of(i)))
+	fits := 0
+	for {
+		short, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond)
+		err := w.Publish(short, m, o.of(fits))
+		cancel()
+		if err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.False(t, tier.OutcomeUnknown(err))
+			break
+		}
+		fits++
+		require.LessOrEqual(t, fits, room)
 	}
-	short, cancel := context.WithTimeout(f.ctx, 50*time.Millisecond)
-	defer cancel()
-	err = w.Publish(short, m, o.of(-1))
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.False(t, tier.OutcomeUnknown(err))
+	require.GreaterOrEqual(t, fits, room/2)
 	require.Zero(t, o.count())
 
 	waits := make(chan error)
-	go func() { waits <- w.Publish(f.ctx, m, o.of(room)) }()
+	go func() { waits <- w.Publish(f.ctx, m, o.of(fits)) }()
 	proxy.Thaw()
 	require.NoError(t, <-waits)
 	require.NoError(t, w.Flush(f.ctx))
-	require.Equal(t, room+1, o.count())
+	require.Equal(t, fits+1, o.count())
 	require.IsIncreasing(t, o.n)
 	requireSame(t, o.ids, idsOf(f.all()))
 	for i := range 2 * room { // all the room was given back
@@ -162,6 +169,30 @@ func TestPublishRacesWithStop(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, accepted, o.count())
 	}
+}
+
+// TestPublishTheLargest: a message at the limit fits into the smallest queue that a writer may have.
+func TestPublishTheLargest(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	const limit = 1000
+	m := codec.Message{Type: "t"}
+	for encodedLen(t, m) < limit {
+		m.Data = append(m.Data, 'x')
+	}
+	queued := limit
+	cfg := stream.WriterConfig{Address: f.address, MaxMessage: limit, MaxQueued: queued}
+	w, err := stream.NewWriter(f.client, cfg)
+	for ; err != nil; w, err = stream.NewWriter(f.client, cfg) {
+		require.ErrorIs(t, err, stream.ErrBadCall)
+		cfg.MaxQueued++
+		require.Less(t, cfg.MaxQueued, 2*limit)
+	}
+	f.run(w)
+	short, cancel := context.WithTimeout(f.ctx, soon)
+	defer cancel()
+	require.NoError(t, w.Publish(short, m, nil))
+	require.NoError(t, w.Flush(f.ctx))
 }
 
 // TestFlush waits for what was published before it, and for no longer than its context.

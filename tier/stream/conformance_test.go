@@ -1,0 +1,230 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// The scenarios of the original EchoMQ that are about the fence and the streams, by their numbers. "Same": the same
+// verdict through our API. "Other witness": the verdict is shown by something else, and why.
+
+// TestConformanceListed pins which of the 79 stand here, so that none is lost on the way.
+func TestConformanceListed(t *testing.T) {
+	var listed []int
+	for _, s := range conformance {
+		listed = append(listed, s.number)
+	}
+	require.Equal(t, []int{1, 74, 75, 76, 79}, listed)
+}
+
+var conformance = []struct {
+	number int
+	name   string
+	how    string
+	run    func(t *testing.T, f *fixture)
+}{
+	{1, "fence", "same", conformFence},
+	{74, "stream_verbs", "same; the pipeline is one batch", conformVerbs},
+	{75, "stream_append", "other witness: the server mints, so that an id of another brand or an older one cannot be offered; what is refused is the brand of the stream, and an older id by the server itself", conformAppend},
+	{76, "stream_group", "same", conformGroup},
+	{79, "stream_time_travel", "same; the entries are written past the writer, with ids of that day", conformTimeTravel},
+}
+
+// TestConformance runs them on every server.
+func TestConformance(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		for _, scenario := range conformance {
+			t.Run(fmt.Sprintf("%d %s", scenario.number, scenario.name), func(t *testing.T) { scenario.run(t, setUp(t, s)) })
+		}
+	})
+}
+
+// 1: `{emq}:version` holds exactly the client's wire constant.
+func conformFence(t *testing.T, f *fixture) {
+	require.Equal(t, "echomq:3.0.0", f.text("GET", "{emq}:version"))
+	require.Equal(t, tier.Wire, f.text("GET", tier.VersionKey))
+}
+
+// 74: an exact round trip; a read by a group, acknowledged once, and taken over; four in order in one pipeline; pushes
+// disturb no replies.
+func conformVerbs(t *testing.T, f *fixture) {
+	want := codec.Message{Type: "created", Key: "k", Headers: codec.Headers{{Key: "h", Value: "\x00\xff"}}, Data: []byte("\r\n$5\r\n*1\r\n")}
+	w := f.writer(stream.WriterConfig{Brand: "EVT"})
+	id, err := w.Append(f.ctx, want)
+	require.NoError(t, err)
+	got, err := f.reader().Get(f.ctx, id)
+	require.NoError(t, err)
+	require.Equal(t, want, got.Message)
+
+	g := f.group("g", stream.Head(), lease)
+	me, other := f.join(g), f.join(g)
+	leased := f.read(me, 1)
+	require.Equal(t, want, leased[0].Records[0].Message)
+	require.NoError(t, me.Release(f.ctx, heldOf(leased), 0))
+	taken, err := other.TakeOver(f.ctx, 1)
+	require.NoError(t, err)
+	require.True(t, taken.Done)
+	require.Empty(t, taken.Lost)
+	require.Equal(t, want, taken.Leased[0].Records[0].Message)
+	for _, n := range []int{1, 0} {
+		acked, err := other.Settle(f.ctx, entriesOf(taken.Leased))
+		require.NoError(t, err)
+		require.Equal(t, n, acked)
+	}
+
+	ids := f.keyed(w, "1", "2", "3", "4")
+	last, err := f.reader().Last(f.ctx, 4)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "2", "3", "4"}, keysOf(last))
+	require.Equal(t, ids, idsOf(last))
+
+	// Pushes of RESP3 beside the replies.
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	pushed := make(chan string, 100)
+	subscribed := make(chan struct{})
+	pushes, err := tiertest.Raw(f.server)
+	require.NoError(t, err)
+	defer pushes.Close()
+	go func() {
+		defer close(pushed)
+		c, release := pushes.Dedicate()
+		defer release()
+		ended := c.SetPubSubHooks(rueidis.PubSubHooks{
+			OnMessage:      func(m rueidis.PubSubMessage) { pushed <- m.Message },
+			OnSubscription: func(rueidis.PubSubSubscription) { close(subscribed) },
+		})
+		c.Do(ctx, c.B().Subscribe().Channel(f.log()).Build())
+		select {
+		case <-ctx.Done():
+		case <-ended:
+		}
+	}()
+	<-subscribed
+	for i := range 5 {
+		f.do("PUBLISH", f.log(), fmt.Sprint(i))
+		f.keyed(w, fmt.Sprint("p", i))
+		require.Equal(t, fmt.Sprint(i), <-pushed)
+	}
+	require.Equal(t, "p4", f.all()[9].Key)
+}
+
+// 75: five records read back in mint order = sort order with payloads; an id of another brand is refused with no key
+// made; an older id after a newer one is refused, and the log keeps its length.
+func conformAppend(t *testing.T, f *fixture) {
+	_, err := f.at("orders").writer(stream.WriterConfig{Brand: "ORD"}).Declare(f.ctx)
+	require.NoError(t, err)
+	f = f.at("events")
+	_, err = f.writer(stream.WriterConfig{Brand: "ORD"}).Append(f.ctx, codec.Message{})
+	var taken *stream.BrandTakenError
+	require.ErrorAs(t, err, &taken)
+	require.Equal(t, "0", f.text("EXISTS", f.log()))
+
+	w := f.writer(stream.WriterConfig{Brand: "EVT"})
+	var ids []codec.ID
+	for i := range 5 {
+		id, err := w.Append(f.ctx, codec.Message{Key: fmt.Sprint(i)})
+		require.NoError(t, err)
+		ids = append(ids, id)
+	}
+	got := f.all()
+	require.Equal(t, ids, idsOf(got))
+	require.Equal(t, []string{"0", "1", "2", "3", "4"}, keysOf(got))
+	sorted := slices.Clone(ids)
+	slices.SortFunc(sorted, func(a, b codec.ID) int { return strings.Compare(a.String(), b.String()) })
+	require.Equal(t, ids, sorted)
+	for _, id := range ids {
+		require.Equal(t, codec.Brand("EVT"), id.Brand())
+	}
+	older := ids[0].ServerEntry().String()
+	err = f.raw().Do(f.ctx, command(f.raw(), "XADD", f.log(), older, "m", "x")).Error()
+	require.ErrorContains(t, err, "equal or smaller")
+	require.Equal(t, "5", f.length())
+}
+
+// 76: of two records read one is acknowledged; a take-over at once gives the other, by the same branded id, and not the
+// acknowledged one.
+func conformGroup(t *testing.T, f *fixture) {
+	ids := f.append(f.writer(stream.WriterConfig{}), 2)
+	g := f.group("g", stream.Head(), lease)
+	me, other := f.join(g), f.join(g)
+	leased := f.read(me, 2)
+	n, err := me.Settle(f.ctx, entriesOf(leased[:1]))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.NoError(t, me.Release(f.ctx, heldOf(leased[1:]), 0))
+	taken, err := other.TakeOver(f.ctx, 10)
+	require.NoError(t, err)
+	require.Len(t, taken.Leased, 1)
+	require.Equal(t, ids[1], taken.Leased[0].Records[0].ID)
+}
+
+// 79: the window [09:00:00.000, .300] of 2025-05-01 equals the filtered full read and is a strict subset of it; its edges
+// hold to the millisecond; and so for all since then.
+func conformTimeTravel(t *testing.T, f *fixture) {
+	identity, err := f.writer(stream.WriterConfig{Brand: "EVT"}).Declare(f.ctx)
+	require.NoError(t, err)
+	t0 := time.Date(2025, 5, 1, 9, 0, 0, 0, time.UTC)
+	t1 := t0.Add(300 * time.Millisecond)
+	require.Equal(t, "1746090000000-0", codec.FloorEntry(t0).String())
+	offsets := []time.Duration{-time.Hour, -1, 0, 1, 150, 299, 300, 301, 1000}
+	var want []codec.ID
+	for i, d := range offsets {
+		if d > -time.Hour {
+			d *= time.Millisecond
+		}
+		at := t0.Add(d)
+		for _, seq := range []uint64{0, 4095} {
+			addr := codec.EntryID{Ms: uint64(at.UnixMilli()), Seq: seq}
+			f.do("XADD", f.log(), addr.String(), "m", encoded(t, fmt.Sprint(i)))
+			id, ok := codec.ServerID(identity.Brand, identity.Node, addr)
+			require.True(t, ok)
+			if !at.Before(t0) && !at.After(t1) {
+				want = append(want, id)
+			}
+		}
+	}
+	full := f.all()
+	require.Len(t, full, 2*len(offsets))
+	read := func(from, to time.Time) []codec.ID {
+		var ids []codec.ID
+		for r, err := range f.reader().Window(f.ctx, from, to) {
+			require.NoError(t, err)
+			ids = append(ids, r.ID)
+		}
+		return ids
+	}
+	window := read(t0, t1)
+	require.Equal(t, want, window)
+	var filtered []codec.ID
+	for _, r := range full {
+		if at := r.ID.Time(); !at.Before(t0) && !at.After(t1) {
+			filtered = append(filtered, r.ID)
+		}
+	}
+	require.Equal(t, filtered, window)
+	require.Less(t, len(window), len(full))
+	ms := time.Millisecond
+	require.Equal(t, idsOf(full)[2:len(full)-2], read(t0.Add(-ms), t1.Add(ms)))
+	require.Equal(t, window[2:len(window)-2], read(t0.Add(ms), t1.Add(-ms)))
+	require.Equal(t, window, read(t0.Add(time.Microsecond), t1.Add(time.Microsecond)), "a part of a millisecond is that millisecond")
+	require.Empty(t, read(t1, t0))
+	var since []codec.ID
+	for r, err := range f.reader().Since(f.ctx, t0) {
+		require.NoError(t, err)
+		since = append(since, r.ID)
+	}
+	require.Equal(t, idsOf(full)[4:], since)
+}

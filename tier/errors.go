@@ -44,6 +44,8 @@ var (
 	ErrMoved       = &Class{Code: "MOVED", Reaction: BackOff, Advice: "the slot lives on another node: connect with the cluster's addresses"}
 	ErrTryAgain    = &Class{Code: "TRYAGAIN", Reaction: BackOff, Advice: "the slot is being moved: try again"}
 	ErrBusy        = &Class{Code: "BUSY", Reaction: BackOff, Advice: "the server is running a script that does not end: wait, or SCRIPT KILL"}
+	ErrCrowded     = &Class{Code: "max" /* "ERR max number of clients reached": it has no code of its own */, Reaction: BackOff, Advice: "the server has no connection left: raise maxclients, or close idle clients"}
+	ErrNoReplicas  = &Class{Code: "NOREPLICAS", Reaction: BackOff, Advice: "too few replicas follow for the server to take writes: start them, or lower min-replicas-to-write"}
 	ErrStoreFull   = &Class{Code: "OOM", Reaction: BackOff, Advice: "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"}
 	ErrMisconf     = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
 	ErrPermission  = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
@@ -61,7 +63,7 @@ var byCode = func() map[string]*Class {
 	m := map[string]*Class{"WRONGPASS": ErrAuth, "ASK": ErrMoved}
 	for _, c := range []*Class{
 		ErrNoGroup, ErrUnblocked, ErrNoScript, ErrReadOnly, ErrLoading, ErrMasterDown, ErrClusterDown, ErrMoved,
-		ErrTryAgain, ErrBusy, ErrStoreFull, ErrMisconf, ErrPermission, ErrAuth, ErrWrongType,
+		ErrTryAgain, ErrBusy, ErrCrowded, ErrNoReplicas, ErrStoreFull, ErrMisconf, ErrPermission, ErrAuth, ErrWrongType,
 	} {
 		m[c.Code] = c
 	}
@@ -131,6 +133,8 @@ func classOf(err error) *Class {
 		return ErrUnreachable
 	case errors.Is(err, rueidis.ErrClosing):
 		return ErrClosed
+	case rueidis.IsParseErr(err):
+		return ErrServer
 	case errors.Is(err, context.Canceled):
 		return ErrCancelled
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &op) && op.Timeout():
@@ -173,16 +177,6 @@ func permissionError(err error) error {
 		}
 	}
 	return e
-}
-
-// HasCode reports whether the server's reply starts with a code that has no class, such as BUSYGROUP.
-func HasCode(err error, code string) bool {
-	var re *rueidis.RedisError
-	if !errors.As(err, &re) {
-		return false
-	}
-	got, _, _ := strings.Cut(re.Error(), " ")
-	return got == code
 }
 
 // OutcomeUnknown answers, after a failed write, whether it may have happened: the request may have reached the server

@@ -56,8 +56,12 @@ func (c *Client) ScopeNode(ctx context.Context, scope string) (int, error) {
 	if _, err := c.Do(ctx, key, c.B().Hsetnx().Key(key).Field(NodeField).Value(strconv.Itoa(number)).Build()); err != nil {
 		return 0, err
 	}
-	if stored, err := c.StoredNode(ctx, scope); err != nil || stored != number {
-		return 0, errors.Join(err, &NodeConflictError{Scope: scope, Number: stored, Registered: strconv.Itoa(number)})
+	stored, err := c.StoredNode(ctx, scope)
+	if err != nil {
+		return 0, err
+	}
+	if stored != number {
+		return 0, &NodeConflictError{Scope: scope, Number: stored, Registered: strconv.Itoa(number)}
 	}
 	c.remember(scope, number)
 	return number, nil
@@ -76,7 +80,7 @@ func (c *Client) RegisteredNode(ctx context.Context, scope string) (int, error) 
 // ScopeOfNode is the scope that holds a node number, empty when none does.
 func (c *Client) ScopeOfNode(ctx context.Context, number int) (string, error) {
 	m, err := c.Do(ctx, NodesKey, c.B().Hget().Key(NodesKey).Field(numberField(number)).Build())
-	if isNil(err) || err != nil {
+	if err != nil {
 		return "", ignoreNil(err)
 	}
 	return m.ToString()

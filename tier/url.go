@@ -24,7 +24,7 @@ const (
 )
 
 // clientOption reads valkey://, valkeys://, redis://, rediss:// and unix:// URLs. Further nodes of a cluster follow the
-// first, separated by commas: valkey://a:6379,b:6379. The parameters are db, a number, and protocol, 2 or 3.
+// first, separated by commas: valkey://a:6379,b:6379. The one parameter is db, a number.
 func clientOption(raw string) (rueidis.ClientOption, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok || !slices.Contains(schemes, scheme) {
@@ -44,6 +44,9 @@ func clientOption(raw string) (rueidis.ClientOption, error) {
 		if addrs, err = addresses(authority[at:]); err != nil {
 			return rueidis.ClientOption{}, err
 		}
+		if tail == "/" || strings.HasPrefix(tail, "/?") {
+			tail = tail[1:]
+		}
 		raw = scheme + "://" + authority[:at] + addrs[0] + tail
 	}
 	u, err := url.Parse(raw)
@@ -53,9 +56,9 @@ func clientOption(raw string) (rueidis.ClientOption, error) {
 	if scheme == "unix" && (u.Host != "" || u.Path == "" || u.Path == "/") {
 		return refuseURL("a socket is unix:///<path>, with three slashes")
 	}
-	for name, values := range u.Query() {
-		if name != "db" && (name != "protocol" || values[0] != "2" && values[0] != "3") {
-			return refuseURL("of parameters there are only db=<number> and protocol=<2 or 3>")
+	for name := range u.Query() {
+		if name != "db" {
+			return refuseURL("the only parameter is db=<number>")
 		}
 	}
 	opt, err := rueidis.ParseURL(raw)

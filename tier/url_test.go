@@ -28,6 +28,8 @@ func TestParseURL(t *testing.T) {
 		{"valkey://:7000", want{addr: []string{"localhost:7000"}}},
 		{"rediss://h", want{addr: []string{"h:6379"}, tls: true}},
 		{"valkeys://h", want{addr: []string{"h:6379"}, tls: true}},
+		{"valkey://h:6379/", want{addr: []string{"h:6379"}}},
+		{"valkey://h/?db=4", want{addr: []string{"h:6379"}, db: 4}},
 		{"valkey://h/3", want{addr: []string{"h:6379"}, db: 3}},
 		{"valkey://h?db=4", want{addr: []string{"h:6379"}, db: 4}},
 		{"valkey://bob:pw@h", want{addr: []string{"h:6379"}, user: "bob", pass: "pw"}},
@@ -65,7 +67,7 @@ var badURLs = []string{
 	"valkey://u:secret@h#x", "valkey://u:secret\n@h",
 	"valkey://a,,b", "valkey://a,", "valkey://a:1,b:x", "valkey://a:1,b:99999", "valkey://a,b/c,d",
 	"unix://tmp/a.sock", "unix://", "unix:///a?path=secret",
-	"valkey://h?client_name=x", "valkey://h?dial_timeout=1s", "valkey://h?write_timeout=1s", "valkey://h?max_retries=0", "rediss://h?skip_verify",
+	"valkey://h?protocol=2", "valkey://h?client_name=x", "valkey://h?dial_timeout=1s", "valkey://h?write_timeout=1s", "valkey://h?max_retries=0", "rediss://h?skip_verify",
 }
 
 // TestParseURLRefuses: what would be dropped or misread is refused, by a text that holds nothing of the URL.

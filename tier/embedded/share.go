@@ -130,7 +130,11 @@ func (l *Lease) Listen(ctx context.Context, addr string) (string, error) {
 			return "", fmt.Errorf("embedded: listen on %s: %w", addr, err)
 		}
 	}
-	return "valkey://" + net.JoinHostPort(host, strconv.Itoa(port)), nil
+	at := endpoint{"tcp", net.JoinHostPort(host, strconv.Itoa(port))}
+	if _, err := at.call(ctx, "PING"); err != nil {
+		return "", fmt.Errorf("embedded: the server of %s does not answer at %s; it may listen on another address already: %w", l.Dir(), at.addr, err)
+	}
+	return "valkey://" + at.addr, nil
 }
 
 // DefaultDir is the directory that commands share unless they are told another:

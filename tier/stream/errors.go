@@ -17,8 +17,9 @@ var (
 	ErrNotFound = errors.New("stream: no message with this id")
 	// ErrIDSpace: the stream's top is so far in the future that its ids are at their end.
 	ErrIDSpace = errors.New("stream: no ids are left: an entry with an id far in the future was added by another program; copy what is needed to a new stream")
-	// ErrAlreadyAppended: a named producer's position is at or below one that was appended, and its receipt is gone.
-	ErrAlreadyAppended = errors.New("stream: this position of the producer was appended before")
+	// ErrAlreadyAppended: a named producer's position is below one that was appended, and there is no receipt of it: it
+	// was appended so long ago, or left out.
+	ErrAlreadyAppended = errors.New("stream: this or a later position of the producer was appended before")
 	// ErrPositionReused: a named producer's position was appended before, with another number of messages.
 	ErrPositionReused = errors.New("stream: this position of the producer was appended with other messages")
 	// ErrNotRunning: Publish needs Run.

@@ -21,6 +21,9 @@ func (w *Writer) Queued() int {
 	return n
 }
 
+// Busy: somebody sends, or waits for an answer.
+func (w *Writer) Busy() bool { return len(w.line) > 0 }
+
 // Sender is a sender without a server, for a model test: what it does depends on answers in an order that no server
 // gives on demand.
 type Sender struct{ s sender }
@@ -72,8 +75,8 @@ type Answer struct {
 }
 
 // Done reports whether the batch has ended, with what error, and with what receipt.
-func (b *Batch) Done() (done bool, err error, first codec.EntryID) {
-	return closed(b.b.done), b.b.err, b.b.receipt.first
+func (b *Batch) Done() (done bool, first codec.EntryID, err error) {
+	return closed(b.b.done), b.b.receipt.first, b.b.err
 }
 
 // Pages are the sizes in bytes of the pages that a walk over the whole log reads: a page is what a reader holds.

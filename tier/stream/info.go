@@ -183,6 +183,9 @@ func (p *place) groupInfo(ctx context.Context, row map[string]rueidis.RedisMessa
 	lag, known := row["lag"]
 	g.Lag, g.LagExact = lagOf(lag, known, g.LastDelivered, info)
 
+	if tier.CheckName("group", name) != nil {
+		return g, nil // of another program; it has no keys of ours
+	}
 	b, key := p.client.B, p.addr.LogKey()
 	results, err := p.client.DoMulti(ctx, key,
 		b().Xrange().Key(key).Start("("+g.LastDelivered.String()).End("+").Count(1).Build(),

@@ -17,7 +17,7 @@ import (
 )
 
 // Member is one consumer of a group: one incarnation of one process. What it holds is its own until it is silent for
-// longer than the lease. Every call but Read, Retire and Leave compares the member's number first and is refused whole
+// longer than the lease. Every call but Read, Sync, Retire and Leave compares the member's number first and is refused whole
 // with tier.ErrFenced when entries of the member were taken over; Sync tells what is left.
 //
 // Its methods are safe for concurrent use.
@@ -135,26 +135,24 @@ func (m *Member) askStart(ctx context.Context) (codec.EntryID, error) {
 // Sync asks for the member's number and for what it holds, at most 4096 entries: at the start, after tier.ErrFenced, and
 // after a Read that failed.
 func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
-	if _, err := m.askStart(ctx); err != nil {
-		return nil, err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	reply, err := m.run(ctx, syncScript, m.logAndOwners(), m.group.cfg.Name, m.name, strconv.Itoa(maxBatch))
+	keys := append(m.logAndOwners(), m.group.place.addr.GroupKey(m.group.cfg.Name))
+	reply, err := m.run(ctx, syncScript, keys, m.group.cfg.Name, m.name, strconv.Itoa(maxBatch))
 	if err != nil {
 		return nil, err
 	}
 	parts, err := reply.ToArray()
-	if err != nil || len(parts) != 2 {
+	if err != nil || len(parts) != 3 {
 		return nil, fmt.Errorf("stream: sync: unexpected reply: %w", err)
 	}
 	number, err := parts[0].ToString()
 	if err != nil {
 		return nil, err
 	}
-	held, err := heldOf(parts[1])
+	held, err := heldOf(parts[2])
 	if err == nil {
-		m.number = number
+		m.number, m.start = number, entryID(parts[1])
 	}
 	return held, err
 }
@@ -206,10 +204,7 @@ func (m *Member) Release(ctx context.Context, held []tier.Held, delay time.Durat
 	if err := bounded(len(held)); err != nil || len(held) == 0 {
 		return err
 	}
-	idle := 24 * time.Hour // past any lease
-	if delay > 0 {
-		idle = max(0, m.lease-delay)
-	}
+	idle := max(0, m.lease-delay)
 	args := append(m.identify(), strconv.FormatInt(idle.Milliseconds(), 10))
 	_, err := m.fenced(ctx, releaseScript, m.logAndOwners(), appendHeld(args, held))
 	return err

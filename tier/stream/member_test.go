@@ -410,6 +410,19 @@ func TestRelease(t *testing.T) {
 	})
 }
 
+// TestReleaseOfALongLease: what is handed back is free at once, however long the lease.
+func TestReleaseOfALongLease(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	g := f.group("g", stream.Head(), 1000*time.Hour)
+	f.append(f.writer(stream.WriterConfig{}), 1)
+	me, other := f.join(g), f.join(g)
+	require.NoError(t, me.Release(f.ctx, heldOf(f.read(me, 1)), 0))
+	taken, err := other.TakeOver(f.ctx, 1)
+	require.NoError(t, err)
+	require.Len(t, taken.Leased, 1)
+}
+
 // TestReleaseAfterADelay: the delay ends by the server's clock.
 func TestReleaseAfterADelay(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, srv *tiertest.Server) {

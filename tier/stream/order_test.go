@@ -202,6 +202,12 @@ func TestForeignOverflow(t *testing.T) {
 					}
 					requireSame(t, want, idsOf(got))
 					requireOrdered(t, got)
+					n := 0 // nothing was removed, so nothing is missing
+					for _, err := range f.reader().Since(f.ctx, f.now().Add(-time.Hour)) {
+						require.NoError(t, err)
+						n++
+					}
+					require.Len(t, got, n)
 				})
 			})
 		}

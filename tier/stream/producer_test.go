@@ -1,7 +1,9 @@
 package stream_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -220,6 +222,41 @@ func TestAppendAt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAppendAtIsNotOvertaken: when a position fails, what waits behind it is not sent, since it could not be appended
+// after a later one.
+func TestAppendAtIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Private(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{Producer: "importer"})
+	_, err := w.AppendAt(f.ctx, 1, messages(1))
+	require.NoError(t, err)
+	f.fill(true)
+	proxy.Freeze()
+	results := make(chan error, 2)
+	at := func(position uint64) {
+		_, err := w.AppendAt(f.ctx, position, messages(1))
+		results <- err
+	}
+	go at(2)
+	tiertest.Eventually(t, soon, func() (bool, string) { return w.Busy() && w.Queued() == 0, "position 2 was not sent" })
+	go at(3)
+	tiertest.Eventually(t, soon, func() (bool, string) { return w.Queued() == 1, "position 3 does not wait" })
+	proxy.Thaw()
+	errs := []error{<-results, <-results}
+	if !errors.Is(errs[0], tier.ErrStoreFull) {
+		slices.Reverse(errs)
+	}
+	require.ErrorIs(t, errs[0], tier.ErrStoreFull)
+	require.ErrorContains(t, errs[1], "not sent")
+	require.False(t, tier.OutcomeUnknown(errs[1]))
+	f.fill(false)
+	for position := range uint64(2) {
+		_, err := w.AppendAt(f.ctx, 2+position, messages(1))
+		require.NoError(t, err)
+	}
+	require.Len(t, f.all(), 3)
 }
 
 // TestAppendAtAnswersTheIDsOfThen: a repeated position is answered with the ids that its messages have, however they

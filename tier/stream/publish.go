@@ -11,6 +11,9 @@ import (
 
 var errStopped = errors.New("the writer was stopped")
 
+// perMessage is about what a queued message takes beside its bytes: its place in a batch, and its callback.
+const perMessage = 128
+
 // Publish queues a message and returns; done, which may be nil, is called with its id or error, in the order of the
 // calls, from the goroutine that sends: it must not block. While MaxQueued bytes are queued, Publish waits. It needs Run.
 //
@@ -23,7 +26,7 @@ func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.I
 	if err != nil {
 		return err
 	}
-	size := int64(len(encoded))
+	size := min(int64(len(encoded)+perMessage), int64(w.cfg.MaxQueued))
 	if err := w.room.Acquire(ctx, size); err != nil {
 		return w.notSent(err)
 	}
@@ -92,7 +95,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.RetryFor)
 	defer cancel()
 	w.drain(last)
-	w.giveUp(errStopped)
+	w.giveUp()
 	return nil
 }
 
@@ -115,16 +118,32 @@ func (w *Writer) drain(ctx context.Context) {
 	}
 }
 
-// giveUp fails what is left.
-func (w *Writer) giveUp(err error) {
+// giveUp fails what is left of Publish. Callers of Append send by themselves.
+func (w *Writer) giveUp() {
 	w.line <- struct{}{}
 	defer func() { <-w.line }()
-	for w.waiting() {
-		w.out.begin(w.cfg.RetryFor)
-		w.refill()
-		w.out.failed(&tier.Error{Op: "append", Key: w.place.addr.LogKey(), Class: tier.ErrUnreachable, Err: err}, 0)
-		w.metrics.round(&w.out)
+	w.mu.Lock()
+	published, rest := split(w.queue)
+	w.queue = rest
+	w.mu.Unlock()
+	w.out.begin(w.cfg.RetryFor)
+	w.out.stop(&tier.Error{Op: "append", Key: w.place.addr.LogKey(), Class: tier.ErrClosed, Err: errStopped})
+	for _, b := range published {
+		w.out.end(b, w.notSent(errStopped))
 	}
+	w.metrics.round(&w.out)
+}
+
+// split tells batches with messages of Publish from others.
+func split(batches []*batch) (published, rest []*batch) {
+	for _, b := range batches {
+		if len(b.notify) > 0 {
+			published = append(published, b)
+		} else {
+			rest = append(rest, b)
+		}
+	}
+	return published, rest
 }
 
 func (w *Writer) waiting() bool {

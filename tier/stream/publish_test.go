@@ -86,10 +86,9 @@ func TestPublishIsBounded(t *testing.T) {
 			break
 		}
 		fits++
-		require.LessOrEqual(t, fits, room)
+		require.LessOrEqual(t, fits-o.count(), room) // what passes as the proxy freezes is sent
 	}
-	require.GreaterOrEqual(t, fits, room/2)
-	require.Zero(t, o.count())
+	require.GreaterOrEqual(t, fits-o.count(), room/2)
 
 	waits := make(chan error)
 	go func() { waits <- w.Publish(f.ctx, m, o.of(fits)) }()

@@ -132,7 +132,8 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 				anew = true
 				continue
 			}
-			b.last, wait = err, true
+			b.last = err
+			wait = wait || tier.Classify(err) != tier.ErrCancelled
 		case code == "ok", code == "dup":
 			s.end(b, b.accept(answers[i].receipt))
 			continue
@@ -178,6 +179,19 @@ func (s *sender) failed(err error, retryFor time.Duration) {
 		answers[i].err = err
 	}
 	s.absorb(answers, retryFor)
+}
+
+// stop ends what was sent for Publish and not answered.
+func (s *sender) stop(err error) {
+	published, rest := split(s.sent)
+	if len(published) == 0 {
+		return
+	}
+	s.sent = rest
+	for _, b := range published {
+		s.end(b, err)
+	}
+	s.newProducer("")
 }
 
 func (s *sender) end(b *batch, err error) {

@@ -214,7 +214,7 @@ func (m *senderModel) check(t *rapid.T) {
 	}
 	before := -1
 	for _, b := range m.batches {
-		done, err, first := b.handle.Done()
+		done, first, err := b.handle.Done()
 		if done && !b.reported {
 			b.reported, b.restarts = true, len(m.rewound)
 			b.at = int(first.Ms - codec.Epoch)

@@ -150,7 +150,8 @@ func (w *Writer) AppendBatch(ctx context.Context, ms []codec.Message) ([]codec.I
 
 // AppendAt appends as a named producer: position is that of ms in its source, above 0 and below 2^53, and grows from
 // call to call. Repeating a position has no effect: one of the last eight is answered with its ids, one below them with
-// ErrAlreadyAppended.
+// ErrAlreadyAppended. A position may be left out for good, so after an error the caller repeats that position before it
+// goes on; calls that waited behind the failed one are not sent.
 func (w *Writer) AppendAt(ctx context.Context, position uint64, ms []codec.Message) ([]codec.ID, error) {
 	if w.cfg.Producer == "" || position == 0 || position >= 1<<53 {
 		return nil, fmt.Errorf("%w: AppendAt needs a named producer and a position above 0 and below 2^53", ErrBadCall)
@@ -290,6 +291,22 @@ func (w *Writer) round(ctx context.Context) {
 	results := w.place.client.RunMulti(ctx, calls...)
 	w.metrics.roundTrip.Observe(time.Since(start).Seconds())
 	w.out.absorb(answersOf(results), w.cfg.RetryFor)
+	if w.out.named && w.out.calledOff+w.out.unknown > 0 {
+		w.dropQueue(errOvertaken)
+	}
+}
+
+var errOvertaken = errors.New("an earlier position failed: append that one first, it could not be appended after this one")
+
+// dropQueue fails what was not sent.
+func (w *Writer) dropQueue(reason error) {
+	w.mu.Lock()
+	queue := w.queue
+	w.queue = nil
+	w.mu.Unlock()
+	for _, b := range queue {
+		b.finish(w.notSent(reason))
+	}
 }
 
 // identity declares the stream when that is needed. A server that forgot the stream is told its brand again.

@@ -3,14 +3,15 @@
 -- that one given anew differs from any before.
 -- KEYS[1] log      STREAM
 -- KEYS[2] owners   HASH
--- ARGV[1] group    name
+-- KEYS[3] group    HASH
+-- ARGV[1] name     of the group
 -- ARGV[2] member   name
 -- ARGV[3] max      pending entries to answer with
--- Replies {number, {id, deliveries, id, deliveries, ...}}
-local log, owners = KEYS[1], KEYS[2]
-local group, member, max = ARGV[1], ARGV[2], ARGV[3]
+-- Replies {number, start of the group or '0-0', {id, deliveries, id, deliveries, ...}}
+local log, owners, group = KEYS[1], KEYS[2], KEYS[3]
+local name, member, max = ARGV[1], ARGV[2], ARGV[3]
 
-local pending = redis.call('XPENDING', log, group, '-', '+', max, member)
+local pending = redis.call('XPENDING', log, name, '-', '+', max, member)
 local t = redis.call('TIME')
 local number = redis.call('HGET', owners, member)
 if not number then
@@ -23,4 +24,4 @@ for _, p in ipairs(pending) do
   held[#held + 1] = p[1]
   held[#held + 1] = p[4]
 end
-return {number, held}
+return {number, redis.call('HGET', group, 'start') or '0-0', held}

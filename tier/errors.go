@@ -34,9 +34,9 @@ func (c *Class) Error() string { return c.Advice }
 
 // The classes. Each has one reaction, which holds everywhere.
 var (
-	ErrNoGroup     = &Class{Code: "NOGROUP", Reaction: Heal, Advice: "the group or its stream does not exist"}
-	ErrUnblocked   = &Class{Code: "UNBLOCKED", Reaction: Heal, Advice: "a blocked read was ended by the server"}
-	ErrNoScript    = &Class{Code: "NOSCRIPT", Reaction: Heal, Advice: "the server does not hold the script"}
+	ErrNoGroup     = &Class{Code: "NOGROUP", Reaction: Heal, Advice: "the group or its stream does not exist: create it, or check the names"}
+	ErrUnblocked   = &Class{Code: "UNBLOCKED", Reaction: Heal, Advice: "a blocked read was ended by the server: read again"}
+	ErrNoScript    = &Class{Code: "NOSCRIPT", Reaction: Heal, Advice: "the server does not hold the script: it is sent again"}
 	ErrReadOnly    = &Class{Code: "READONLY", Reaction: BackOff, Advice: "the server is a read-only replica: connect to its primary"}
 	ErrLoading     = &Class{Code: "LOADING", Reaction: BackOff, Advice: "the server is loading its data: try again when it is ready"}
 	ErrMasterDown  = &Class{Code: "MASTERDOWN", Reaction: BackOff, Advice: "the replica has lost its primary: wait for the failover"}
@@ -50,13 +50,13 @@ var (
 	ErrMisconf     = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
 	ErrPermission  = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
 	ErrAuth        = &Class{Code: "NOAUTH", Reaction: Surface, Advice: "the server wants a user and a password: put them into the URL file or PIPELINE_URL"}
-	ErrWrongType   = &Class{Code: "WRONGTYPE", Reaction: Surface, Advice: "the key holds another type: something else wrote to it"}
+	ErrWrongType   = &Class{Code: "WRONGTYPE", Reaction: Surface, Advice: "the key holds another type, so another program wrote to it: rename or delete it, or take another name"}
 	ErrUnreachable = &Class{Code: "UNREACHABLE", Reaction: BackOff, Advice: "the server cannot be reached: check the address, and that it runs"}
-	ErrNetwork     = &Class{Code: "NETWORK", Reaction: BackOff, Advice: "the connection broke before the reply", unknown: true}
-	ErrTimeout     = &Class{Code: "TIMEOUT", Reaction: BackOff, Advice: "no reply within the call's time", unknown: true}
-	ErrCancelled   = &Class{Code: "CANCELLED", Reaction: Surface, Advice: "the caller stopped waiting", unknown: true}
-	ErrClosed      = &Class{Code: "CLOSED", Reaction: Surface, Advice: "the client was closed", unknown: true}
-	ErrServer      = &Class{Code: "ERR", Reaction: Surface, Advice: "the server refused the command"}
+	ErrNetwork     = &Class{Code: "NETWORK", Reaction: BackOff, Advice: "the connection broke before the reply: look at the server's log, and try again", unknown: true}
+	ErrTimeout     = &Class{Code: "TIMEOUT", Reaction: BackOff, Advice: "no reply within the call's time: check the server's load, and try again", unknown: true}
+	ErrCancelled   = &Class{Code: "CANCELLED", Reaction: Surface, Advice: "the caller stopped waiting: give it longer", unknown: true}
+	ErrClosed      = &Class{Code: "CLOSED", Reaction: Surface, Advice: "the client was closed: keep it open until its users have ended", unknown: true}
+	ErrServer      = &Class{Code: "ERR", Reaction: Surface, Advice: "the server refused the command: its reply says why"}
 )
 
 var byCode = func() map[string]*Class {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/term"
@@ -20,9 +21,9 @@ type app struct {
 	timeout      time.Duration
 
 	in, out, err *os.File
-	logs         bool      // warnings of the packages below go to standard error
-	progress     *progress // of long work, on a terminal
-	done         int       // messages shown or written: whether a time-out ended with nothing
+	logs         bool                     // warnings of the packages below go to standard error
+	progress     atomic.Pointer[progress] // of long work, on a terminal
+	done         int                      // messages shown or written: whether a time-out ended with nothing
 }
 
 func newApp() *app { return &app{in: os.Stdin, out: os.Stdout, err: os.Stderr} }
@@ -61,7 +62,7 @@ func (a *app) warn(format string, args ...any) { a.say("warning: ", format, args
 func (a *app) fail(err error) { a.say("", "%s", oneLine(err)) }
 
 func (a *app) say(kind, format string, args ...any) {
-	a.progress.clear()
+	a.progress.Load().clear()
 	fmt.Fprintln(a.err, "pipeline: "+kind+show.Printable(fmt.Sprintf(format, args...)))
 }
 

@@ -95,7 +95,7 @@ func (c *consumption) begin() {
 
 func (c *consumption) end(d *consumer.Delivery, err, cause error) {
 	n := c.tally.finished(d.Position.Entry, err == nil)
-	c.app.progress.at(int64(n), n)
+	c.app.progress.Load().at(int64(n), n)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil || errors.Is(cause, consumer.ErrLeaseLost) { // or another's now

@@ -82,7 +82,7 @@ func (p *production) batches(ctx context.Context, reads <-chan read) error {
 		if err := p.write(ctx, batch); err != nil {
 			return err
 		}
-		p.app.progress.at(offset, p.written)
+		p.app.progress.Load().at(offset, p.written)
 		switch {
 		case errors.Is(stop, io.EOF):
 			return nil
@@ -162,7 +162,7 @@ func (p *production) refuse(err error) error {
 	if p.strict {
 		return err
 	}
-	p.app.progress.clear()
+	p.app.progress.Load().clear()
 	fmt.Fprintln(p.app.err, show.Printable(oneLine(err)))
 	return nil
 }

@@ -22,7 +22,7 @@ func (a *app) startProgress(total int64) {
 	if a.quiet || !isTerminal(a.err) {
 		return
 	}
-	a.progress = &progress{begun: time.Now(), bar: progressbar.NewOptions64(total,
+	a.progress.Store(&progress{begun: time.Now(), bar: progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(a.err),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetWidth(24),
@@ -31,13 +31,13 @@ func (a *app) startProgress(total int64) {
 		progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionSetPredictTime(total > 0),
 		progressbar.OptionClearOnFinish(),
-	)}
+	)})
 }
 
 // endProgress takes the progress off the terminal for good.
 func (a *app) endProgress() {
-	a.progress.clear()
-	a.progress = nil
+	a.progress.Load().clear()
+	a.progress.Store(nil)
 }
 
 // at says that the work is at some part of its total, and how many messages that

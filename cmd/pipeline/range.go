@@ -85,7 +85,7 @@ func (h *history) read(ctx context.Context, r *stream.Reader) (n int, err error)
 			return n, err
 		}
 		if n++; n%1000 == 0 {
-			h.app.progress.at(int64(n), n)
+			h.app.progress.Load().at(int64(n), n)
 		}
 		if n == h.limit {
 			break

@@ -111,21 +111,20 @@ func (d *desk) collect(by *[verdicts][]*flight) (any bool) {
 	return d.t.collect(by)
 }
 
-// pending narrows flights down to those that are still held, in place.
+// pending narrows flights down to those that are still held, in place, and ends those that are not pending any more.
 func (d *desk) pending(flights []*flight) []*flight {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	kept := flights[:0]
-	for _, f := range flights {
-		if f.dropped {
-			continue
+	d.change(func(t *tracker) {
+		for _, f := range flights {
+			switch {
+			case f.dropped:
+			case f.gone:
+				t.remove(f)
+			default:
+				kept = append(kept, f)
+			}
 		}
-		if f.gone {
-			d.t.remove(f)
-			continue
-		}
-		kept = append(kept, f)
-	}
+	})
 	return kept
 }
 

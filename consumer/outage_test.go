@@ -78,6 +78,41 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// The reply to a settle is lost, and before it is repeated a renewal tells that the entry is not pending any more: the
+// room that it took is free again.
+func TestLostSettleThenRenewed(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.append(3, 1)
+		reg := prometheus.NewRegistry()
+		p := newPuppet(s.source())
+		gone := func() bool { return sum(t, reg, "echomq_consumer_lost_entries_total", "cause", "gone") > 0 }
+		p.before = func(_ context.Context, call string) error {
+			if call == "settle" && p.made("settle") > 1 && !gone() {
+				return tier.Wrap("settle", "", tier.ErrNetwork)
+			}
+			return nil
+		}
+		p.after = func(call string, err error) error {
+			if call == "settle" && p.made("settle") == 1 {
+				return tier.Wrap("settle", "", tier.ErrNetwork)
+			}
+			return err
+		}
+		seen := newTally()
+		s.run(p, func(_ context.Context, d *consumer.Delivery) error {
+			seen.add(d.Key)
+			return nil
+		}, consumer.Config{Concurrency: 1, MaxInFlight: 1, Registerer: reg})
+		seen.reach(t, 3, patience)
+		s.settled(patience)
+		require.True(t, gone())
+		require.Equal(t, 3, seen.deliveries())
+		counted(t, reg, 0, "echomq_consumer_in_flight_messages", "", "")
+	})
+}
+
 // Connections are cut again and again while messages flow.
 func TestCuts(t *testing.T) {
 	t.Parallel()

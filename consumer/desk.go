@@ -137,6 +137,15 @@ func (d *desk) remove(flights []*flight) {
 	})
 }
 
+// doubt marks flights of which a settle has an unknown outcome.
+func (d *desk) doubt(flights []*flight) {
+	d.ask(func(*tracker) {
+		for _, f := range flights {
+			f.unsure = true
+		}
+	})
+}
+
 // entries lists what is in flight.
 func (d *desk) entries(dst []codec.EntryID) []codec.EntryID {
 	d.mu.Lock()

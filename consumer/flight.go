@@ -16,6 +16,7 @@ type flight struct {
 	failed     bool  // a handler failed: the entry is to come again
 	cut        bool  // a stop got in the way: the entry is to be handed back
 	poison     error // a message cannot be read: the entry is to be buried
+	unsure     bool  // a settle of it may have happened
 	gone       bool  // no longer pending on the server: nothing is to be done about it
 	dropped    bool  // another's now: whatever becomes of it here has no effect
 }

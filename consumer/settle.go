@@ -61,10 +61,13 @@ func (s *settler) settle() bool {
 			if len(batch) == 0 {
 				return nil
 			}
-			acked, err := s.member.Settle(s.calls, s.ids)
-			if err == nil {
-				s.metrics.settled.Add(float64(acked))
+			_, err := s.member.Settle(s.calls, s.ids) // fewer may be pending, when this is a repeat
+			switch {
+			case err == nil:
+				s.metrics.settled.Add(float64(len(batch)))
 				s.desk.remove(batch)
+			case tier.OutcomeUnknown(err):
+				s.desk.doubt(batch)
 			}
 			return err
 		})

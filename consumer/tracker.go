@@ -203,11 +203,12 @@ func (t *tracker) entries(dst []codec.EntryID) []codec.EntryID {
 }
 
 // vanished marks entries that are no longer pending: trimmed, or settled by another program. A message that is here is
-// handled all the same: which of the two it was, nobody knows. It returns how many are in flight.
+// handled all the same: which of the two it was, nobody knows. What a settle may have settled is left to the next one. It
+// returns how many are in flight.
 func (t *tracker) vanished(entries []codec.EntryID) (n int) {
 	for _, e := range entries {
 		delete(t.parked, e)
-		if f := t.flights[e]; f != nil && !f.gone {
+		if f := t.flights[e]; f != nil && !f.gone && !f.unsure {
 			f.gone = true
 			n++
 		}
@@ -234,9 +235,9 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 		if known[e] {
 			continue
 		}
-		gone := f.gone // then it was not pending before either, and its handler may go on
+		// What is gone was not pending before either, and its handler may go on.
 		contexts := t.drop(f)
-		if !gone {
+		if !f.gone && !f.unsure {
 			lost = append(lost, f)
 			running = append(running, contexts...)
 		}

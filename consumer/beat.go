@@ -2,15 +2,10 @@ package consumer
 
 import (
 	"log/slog"
-	"slices"
 	"time"
-
-	"github.com/echomq/pipeline/codec"
 )
 
 const (
-	maxRenew = 4096 // entries a call
-
 	// A consumer renews three times a lease, so that it can miss two. One that holds nothing only shows that it is alive,
 	// and does so less often; after ten leases of silence others would retire it.
 	beatsPerLease   = 3
@@ -35,22 +30,13 @@ func (r *run) beatLoop() {
 	}
 }
 
-// renew renews what is in flight. With nothing in flight it sends a mere beat, or nothing at all.
+// renew renews what is in flight, at most maxEntries. With nothing in flight it sends a mere beat, or nothing at all.
 func (r *run) renew(beat bool) bool {
-	entries := r.desk.entries(nil)
-	if len(entries) == 0 {
-		return !beat || r.renewBatch(nil)
+	entries := r.desk.entries()
+	if len(entries) == 0 && !beat {
+		return true
 	}
-	for batch := range slices.Chunk(entries, maxRenew) {
-		if !r.renewBatch(batch) {
-			return false
-		}
-	}
-	return true
-}
-
-func (r *run) renewBatch(entries []codec.EntryID) bool {
-	return r.call(r.calls, "renew", &r.line, func() error {
+	return r.call(r.calls, "renew", func() error {
 		entries = r.desk.inFlight(entries)
 		gone, err := r.member.Renew(r.calls, entries)
 		if err != nil || len(gone) == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 
 	"github.com/echomq/pipeline/tier"
 )
@@ -48,18 +47,18 @@ const fencesInARow = 4
 // loop is to end, since wait ended while the server was not to be had, or the run failed.
 //
 // The line keeps the fence tight. A number that a Sync brought allows only what that Sync found, or what was fetched
-// since: so what a call carries, and what is known here, must not change while either is under way. Settling shares the
-// line with nobody but itself; reads, which wait, are kept apart from a Sync by a lock of their own.
-func (r *run) call(wait context.Context, name string, line sync.Locker, f func() error) bool {
-	return r.repeat(wait, name, line, f, r.resync)
+// since: so what a call carries, and what is known here, must not change while either is under way. Reads, which wait, are
+// kept apart from a Sync by a lock of their own.
+func (r *run) call(wait context.Context, name string, f func() error) bool {
+	return r.repeat(wait, name, f, r.resync)
 }
 
 // repeat is call, with what is to be done about a refusal.
-func (r *run) repeat(wait context.Context, name string, line sync.Locker, f, resync func() error) bool {
+func (r *run) repeat(wait context.Context, name string, f, resync func() error) bool {
 	for try := 1; ; try++ {
-		line.Lock()
+		r.line.Lock()
 		err := f()
-		line.Unlock()
+		r.line.Unlock()
 		if reactionTo(err) == ask {
 			r.fenced.Store(true)
 			if err = resync(); err == nil && try < fencesInARow {
@@ -114,7 +113,7 @@ func (r *run) resync() error {
 	return err
 }
 
-// sync asks what is held. The caller has the line alone and no read is under way, until it has reconciled.
+// sync asks what is held. The caller has the line and no read is under way, until it has reconciled.
 func (r *run) sync() ([]tier.Held, error) {
 	held, err := r.member.Sync(r.calls)
 	if err == nil {

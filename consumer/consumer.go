@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -51,11 +52,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("consumer: join: %w", err)
 	}
-	r := newRun(c, ctx, member)
-	if member.Lease() < minLease {
-		r.leave()
-		return fmt.Errorf("%w (it is %s)", ErrLeaseTooShort, member.Lease())
+	if lease := member.Lease(); lease < minLease {
+		return errors.Join(fmt.Errorf("%w (it is %s)", ErrLeaseTooShort, lease), member.Leave(ctx))
 	}
 	close(c.ready)
-	return r.untilStopped(ctx)
+	return newRun(c, ctx, member).untilStopped(ctx)
 }

@@ -147,10 +147,10 @@ func (d *desk) doubt(flights []*flight) {
 }
 
 // entries lists what is in flight.
-func (d *desk) entries(dst []codec.EntryID) []codec.EntryID {
+func (d *desk) entries() []codec.EntryID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.t.entries(dst)
+	return d.t.entries()
 }
 
 // close lets workers begin no other entry.

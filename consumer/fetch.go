@@ -114,25 +114,34 @@ func (f *fetcher) learnSize(leased []tier.Leased) {
 // read brings new entries in. When a call was refused meanwhile, some of them may be another's already: then, as after a
 // read that failed, it is found out first what is held, so that none of those is begun.
 func (f *fetcher) read(n int, wait time.Duration) bool {
+	ok, err := f.readOnce(n, wait)
+	if err == nil {
+		f.failed = 0
+		return ok
+	}
+	f.suspect = true // the next step finds out
+	f.failed++
+	if reactionTo(err) != ask && (!f.worthWaiting("read", err) || !pause(f.fetching, callDelay(f.failed))) {
+		f.recoverAlone() // once, for the sake of those who would wait for a lease
+		return false
+	}
+	return true
+}
+
+func (f *fetcher) readOnce(n int, wait time.Duration) (ok bool, err error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	leased, err := f.member.Read(f.calls, n, wait)
 	if err != nil {
-		f.failed++
-		if reactionTo(err) != ask && (!f.worthWaiting("read", err) || !pause(f.fetching, callDelay(f.failed))) {
-			f.recover(nil) // once, for the sake of those who would wait for a lease
-			return false
-		}
-		return f.recover(nil)
+		return false, err
 	}
-	f.failed = 0
 	f.learnSize(leased)
 	if len(leased) > 0 && f.fenced.Load() {
-		return f.recover(leased)
+		return f.recover(leased), nil
 	}
 	f.closeIfStopping()
 	f.desk.takeNew(leased)
-	return true
+	return true, nil
 }
 
 // closeIfStopping comes before what was fetched is added: once the stop has begun, none of it is begun.
@@ -146,7 +155,7 @@ func (f *fetcher) closeIfStopping() {
 // released, so that it is taken over at once instead of waiting for its lease. The caller holds reading.
 func (f *fetcher) recover(fetched []tier.Leased) bool {
 	f.suspect = true
-	return f.repeat(f.fetching, "sync", &f.line, func() error {
+	return f.repeat(f.fetching, "sync", func() error {
 		held, err := f.sync()
 		if err != nil {
 			return err

@@ -62,7 +62,7 @@ func (l *look) cutShort(wait time.Duration, now, parked time.Time) time.Duration
 
 // takeOver looks at one page and takes up to n entries.
 func (f *fetcher) takeOver(n int) bool {
-	return f.call(f.fetching, "take_over", &f.line, func() error {
+	return f.call(f.fetching, "take_over", func() error {
 		taken, err := f.member.TakeOver(f.calls, n)
 		if err != nil {
 			f.suspect = f.suspect || reactionTo(err) != ask

@@ -32,9 +32,9 @@ type run struct {
 	stopFetching, stopAdding context.CancelFunc
 	endCalls                 context.CancelFunc
 
-	line    sync.RWMutex // see call
-	reading sync.Mutex   // held from a read's request until its entries are known here
-	fenced  atomic.Bool  // a call was refused, and no Sync has been made since
+	line    sync.Mutex  // see call
+	reading sync.Mutex  // held from a read's request until its entries are known here
+	fenced  atomic.Bool // a call was refused, and no Sync has been made since
 
 	workers conc.WaitGroup
 	loops   conc.WaitGroup

@@ -9,13 +9,10 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-const (
-	maxSettle = 4096 // entries a call
-	maxBury   = 128  // entries a call; each is copied by the server
-)
+const maxBury = 128 // entries a call; each is copied by the server
 
 // settler does what is to be done about entries that are through. While one call is under way the next ones gather, so
-// calls carry more the busier it gets.
+// calls carry more the busier it gets; at most maxEntries.
 type settler struct {
 	*run
 	by  [verdicts][]*flight
@@ -40,9 +37,7 @@ func (r *run) settleLoop() {
 
 func (s *settler) settleAll() bool {
 	ok := s.settle() && s.bury() && s.retry() && s.handBack()
-	for _, f := range s.by[toForget] {
-		s.desk.remove([]*flight{f})
-	}
+	s.desk.remove(s.by[toForget])
 	for v := range s.by {
 		clear(s.by[v])
 		s.by[v] = s.by[v][:0]
@@ -51,31 +46,26 @@ func (s *settler) settleAll() bool {
 }
 
 func (s *settler) settle() bool {
-	for batch := range slices.Chunk(s.by[toSettle], maxSettle) {
-		ok := s.call(s.calls, "settle", s.line.RLocker(), func() error {
-			batch = s.desk.pending(batch)
-			s.ids = s.ids[:0]
-			for _, f := range batch {
-				s.ids = append(s.ids, f.entry)
-			}
-			if len(batch) == 0 {
-				return nil
-			}
-			_, err := s.member.Settle(s.calls, s.ids) // fewer may be pending, when this is a repeat
-			switch {
-			case err == nil:
-				s.metrics.settled.Add(float64(len(batch)))
-				s.desk.remove(batch)
-			case tier.OutcomeUnknown(err):
-				s.desk.doubt(batch)
-			}
-			return err
-		})
-		if !ok {
-			return false
+	batch := s.by[toSettle]
+	return s.call(s.calls, "settle", func() error {
+		batch = s.desk.pending(batch)
+		s.ids = s.ids[:0]
+		for _, f := range batch {
+			s.ids = append(s.ids, f.entry)
 		}
-	}
-	return true
+		if len(batch) == 0 {
+			return nil
+		}
+		_, err := s.member.Settle(s.calls, s.ids) // fewer may be pending, when this is a repeat
+		switch {
+		case err == nil:
+			s.metrics.settled.Add(float64(len(batch)))
+			s.desk.remove(batch)
+		case tier.OutcomeUnknown(err):
+			s.desk.doubt(batch)
+		}
+		return err
+	})
 }
 
 // retry releases entries of which a handler failed. Those of the same attempt share a call, and so a pause.
@@ -102,7 +92,7 @@ func (s *settler) release(batch []*flight, v verdict, delay time.Duration) bool 
 	if v == toRetry {
 		reason = releasedFailed
 	}
-	return s.call(s.calls, "release", &s.line, func() error {
+	return s.call(s.calls, "release", func() error {
 		batch = s.desk.pending(batch)
 		if len(batch) == 0 {
 			return nil
@@ -149,7 +139,7 @@ func (s *settler) bury() bool {
 
 func (s *settler) buryBatch(batch []*flight, reason string) bool {
 	refused := false
-	ok := s.call(s.calls, "bury", &s.line, func() error {
+	ok := s.call(s.calls, "bury", func() error {
 		batch = s.desk.pending(batch)
 		if len(batch) == 0 {
 			return nil

@@ -195,7 +195,8 @@ func (t *tracker) looked(now time.Time, again time.Duration) {
 }
 
 // entries lists what is in flight.
-func (t *tracker) entries(dst []codec.EntryID) []codec.EntryID {
+func (t *tracker) entries() []codec.EntryID {
+	dst := make([]codec.EntryID, 0, len(t.flights))
 	for e := range t.flights {
 		dst = append(dst, e)
 	}

@@ -347,7 +347,7 @@ func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
 		ids = append(ids, e.id)
 	}
 	require.Equal(t, messages, tr.messages)
-	require.ElementsMatch(t, ids, tr.entries(nil))
+	require.ElementsMatch(t, ids, tr.entries())
 	require.Len(t, tr.parked, len(w.parked))
 	for _, p := range w.parked {
 		require.Contains(t, tr.parked, p)

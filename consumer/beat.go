@@ -3,6 +3,8 @@ package consumer
 import (
 	"log/slog"
 	"time"
+
+	"github.com/echomq/pipeline/tier"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 func (r *run) beatLoop() {
 	every := r.lease / beatsPerLease
 	retireEach := max(1, int(retireEvery/every))
-	for n := 1; pause(r.calls, every); n++ {
+	for n := 1; tier.Pause(r.calls, every); n++ {
 		if !r.renew(n%idleBeatEvery == 0) {
 			return
 		}

@@ -71,7 +71,7 @@ func (r *run) repeat(wait context.Context, name string, f, resync func() error) 
 		if err == nil {
 			return true
 		}
-		if !r.worthWaiting(name, err) || !pause(wait, callDelay(try)) || r.calls.Err() != nil {
+		if !r.worthWaiting(name, err) || !tier.Pause(wait, tier.CallDelay(try)) || r.calls.Err() != nil {
 			return false
 		}
 	}

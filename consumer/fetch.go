@@ -121,7 +121,7 @@ func (f *fetcher) read(n int, wait time.Duration) bool {
 	}
 	f.suspect = true // the next step finds out
 	f.failed++
-	if reactionTo(err) != ask && (!f.worthWaiting("read", err) || !pause(f.fetching, callDelay(f.failed))) {
+	if reactionTo(err) != ask && (!f.worthWaiting("read", err) || !tier.Pause(f.fetching, tier.CallDelay(f.failed))) {
 		f.recoverAlone() // once, for the sake of those who would wait for a lease
 		return false
 	}

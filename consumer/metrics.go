@@ -1,10 +1,11 @@
 package consumer
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomq/pipeline/tier"
 )
 
 // metrics of one consumer. Consumers of one process on one group share their series.
@@ -84,21 +85,21 @@ func (f factory) vec(name, help string, label string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
 	}, append(labelNames[:3:3], label))
-	return register(f.reg, v).MustCurryWith(f.labels)
+	return tier.Register(f.reg, v).MustCurryWith(f.labels)
 }
 
 func (f factory) counter(name, help string) prometheus.Counter {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
 	}, labelNames)
-	return register(f.reg, v).With(f.labels)
+	return tier.Register(f.reg, v).With(f.labels)
 }
 
 func (f factory) gauge(name, help string) prometheus.Gauge {
 	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
 	}, labelNames)
-	return register(f.reg, v).With(f.labels)
+	return tier.Register(f.reg, v).With(f.labels)
 }
 
 func (f factory) histogram(name, help string) prometheus.Observer {
@@ -106,20 +107,5 @@ func (f factory) histogram(name, help string) prometheus.Observer {
 		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
 		Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
 	}, labelNames)
-	return register(f.reg, v).With(f.labels)
-}
-
-// register registers a collector, or returns the one that is registered already. What cannot be registered, because
-// another program's metric has its name, counts unseen: no reason not to consume.
-func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
-	if reg == nil {
-		return c
-	}
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(reg.Register(c), &already) {
-		if same, ok := already.ExistingCollector.(C); ok {
-			return same
-		}
-	}
-	return c
+	return tier.Register(f.reg, v).With(f.labels)
 }

@@ -80,15 +80,3 @@ func (r *run) fatal() error {
 	defer r.failure.Unlock()
 	return r.failure.fatal
 }
-
-// pause waits for d; false when ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -44,9 +44,18 @@ func TestFenceIsCompared(t *testing.T) {
 		found string
 		ok    bool
 	}{
-		{"echomq:3.0.0", true}, {"echomq:3.0.1", true}, {"echomq:3.9.12", true}, {"echomq:3", true},
-		{"echomq:4.0.0", false}, {"echomq:2.9.9", false}, {"echomq:30.0.0", false}, {"echomq:3x.0.0", false},
-		{"bullmq:3.0.0", false}, {"3.0.0", false}, {"", false}, {"\x00", false},
+		{"echomq:3.0.0", true},
+		{"echomq:3.0.1", true},
+		{"echomq:3.9.12", true},
+		{"echomq:3", true},
+		{"echomq:4.0.0", false},
+		{"echomq:2.9.9", false},
+		{"echomq:30.0.0", false},
+		{"echomq:3x.0.0", false},
+		{"bullmq:3.0.0", false},
+		{"3.0.0", false},
+		{"", false},
+		{"\x00", false},
 	}
 	t.Parallel()
 	f := setUp(t, tiertest.Private(t, tiertest.Valkey))

@@ -106,7 +106,6 @@ func TestNodeRangesNeverOverlap(t *testing.T) {
 	type holder struct {
 		token  string
 		number int64
-		last   int64 // minted up to here
 		limit  int64
 	}
 	call := func(h *holder, grant int) (string, [4]int64) {

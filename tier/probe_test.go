@@ -20,8 +20,11 @@ func TestParseInfo(t *testing.T) {
 		want tier.Server
 		old  bool
 	}{
-		{"valkey", "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n\r\n# Memory\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:0\r\n",
-			tier.Server{Name: "valkey", Version: "8.0.1", Eviction: "noeviction", AppendLog: true}, false},
+		{
+			"valkey", "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n\r\n# Memory\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:0\r\n",
+			tier.Server{Name: "valkey", Version: "8.0.1", Eviction: "noeviction", AppendLog: true},
+			false,
+		},
 		{"redis", "redis_version:7.0.15\ncluster_enabled:1\nmaxmemory_policy:allkeys-lru\naof_enabled:0", tier.Server{Name: "redis", Version: "7.0.15", Cluster: true, Eviction: "allkeys-lru"}, false},
 		{"redis 8", "redis_version:8.2.0", tier.Server{Name: "redis", Version: "8.2.0"}, false},
 		{"two digits", "redis_version:10.1.0", tier.Server{Name: "redis", Version: "10.1.0"}, false},

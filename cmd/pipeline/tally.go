@@ -118,7 +118,7 @@ type boundedMember struct {
 
 func (m boundedMember) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
 	if n = m.tally.room(n); n == 0 {
-		pause(ctx, min(wait, 50*time.Millisecond))
+		tier.Pause(ctx, min(wait, 50*time.Millisecond))
 		return nil, nil
 	}
 	entries, err := m.Member.Read(ctx, n, wait)
@@ -153,14 +153,4 @@ func (m boundedMember) Renew(ctx context.Context, entries []codec.EntryID) ([]co
 		m.tally.lost(func(e codec.EntryID) bool { return e == g })
 	}
 	return gone, err
-}
-
-// pause waits for d, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

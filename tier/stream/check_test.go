@@ -61,16 +61,22 @@ func TestCheck(t *testing.T) {
 			f.do("DEL", f.log())
 			f.do("SET", f.log(), "x")
 		}, func(f *fixture) string { return f.log() }},
-		{"a removed stream has a log", func(f *fixture) { f.do("HSET", tier.ScopeKey(f.addr().Scope), "stream:orders", "-ORD") },
-			func(f *fixture) string { return f.log() }},
+		{
+			"a removed stream has a log", func(f *fixture) { f.do("HSET", tier.ScopeKey(f.addr().Scope), "stream:orders", "-ORD") },
+			func(f *fixture) string { return f.log() },
+		},
 		{"the group's hash is none", func(f *fixture) {
 			f.do("DEL", f.addr().GroupKey("g"))
 			f.do("SET", f.addr().GroupKey("g"), "x")
 		}, func(f *fixture) string { return f.addr().GroupKey("g") }},
-		{"the lease is no number", func(f *fixture) { f.do("HSET", f.addr().GroupKey("g"), "lease", "soon") },
-			func(f *fixture) string { return f.addr().GroupKey("g") }},
-		{"the start is no address", func(f *fixture) { f.do("HSET", f.addr().GroupKey("g"), "start", "head") },
-			func(f *fixture) string { return f.addr().GroupKey("g") }},
+		{
+			"the lease is no number", func(f *fixture) { f.do("HSET", f.addr().GroupKey("g"), "lease", "soon") },
+			func(f *fixture) string { return f.addr().GroupKey("g") },
+		},
+		{
+			"the start is no address", func(f *fixture) { f.do("HSET", f.addr().GroupKey("g"), "start", "head") },
+			func(f *fixture) string { return f.addr().GroupKey("g") },
+		},
 		{"the owners are none", func(f *fixture) {
 			f.do("DEL", f.addr().OwnersKey("g"))
 			f.do("SADD", f.addr().OwnersKey("g"), "x")
@@ -78,8 +84,10 @@ func TestCheck(t *testing.T) {
 		{"a member's number is none", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m", "x", "m:beat", "1") }, owners},
 		{"a member never beat", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m", "1") }, owners},
 		{"a beat of nobody", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m:beat", "1") }, owners},
-		{"the dead letters are none", func(f *fixture) { f.do("SET", f.addr().DeadKey("g"), "x") },
-			func(f *fixture) string { return f.addr().DeadKey("g") }},
+		{
+			"the dead letters are none", func(f *fixture) { f.do("SET", f.addr().DeadKey("g"), "x") },
+			func(f *fixture) string { return f.addr().DeadKey("g") },
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

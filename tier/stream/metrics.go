@@ -1,8 +1,6 @@
 package stream
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/echomq/pipeline/tier"
@@ -23,7 +21,7 @@ func newWriterMetrics(reg prometheus.Registerer, addr tier.Address) *writerMetri
 	labels := prometheus.Labels{"scope": addr.Scope, "stream": addr.Stream}
 	counter := func(name, help string) prometheus.Counter {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "echomq", Subsystem: "stream", Name: name, Help: help}, []string{"scope", "stream"})
-		return register(reg, v).With(labels)
+		return tier.Register(reg, v).With(labels)
 	}
 	return &writerMetrics{
 		messages: counter("appended_messages_total", "Messages acknowledged by the server."),
@@ -31,31 +29,16 @@ func newWriterMetrics(reg prometheus.Registerer, addr tier.Address) *writerMetri
 		repeats:  counter("append_repeats_total", "Calls that were sent again after a failure."),
 		failed:   counter("append_failed_total", "Calls that failed with nothing written."),
 		unknown:  counter("append_unknown_total", "Calls that ended without knowing whether they are in the log."),
-		roundTrip: register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		roundTrip: tier.Register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "echomq", Subsystem: "stream", Name: "append_seconds",
 			Help:    "Time of one write of up to eight calls, reply included.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
 		}, []string{"scope", "stream"})).With(labels),
-		lead: register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		lead: tier.Register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "echomq", Subsystem: "stream", Name: "id_lead_seconds",
 			Help: "How far the newest id is ahead of this host's clock; above a second, the server's clock stepped back or differs.",
 		}, []string{"scope", "stream"})).With(labels),
 	}
-}
-
-// register registers a collector, or returns the one that is registered already.
-func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
-	if reg == nil {
-		return c
-	}
-	err := reg.Register(c)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
-		if same, ok := already.ExistingCollector.(C); ok {
-			return same
-		}
-	}
-	return c
 }
 
 // round counts what the last round did.

@@ -214,6 +214,30 @@ func TestForeignOverflow(t *testing.T) {
 	}
 }
 
+// TestLastSequence: a call that ends on the last sequence of its millisecond leaves the top in the next one, so that what
+// a program that knows nothing of us appends with '*' has a legal id, too.
+func TestLastSequence(t *testing.T) {
+	for _, pack := range []int{1, 32} {
+		t.Run(fmt.Sprint("pack ", pack), func(t *testing.T) {
+			t.Parallel()
+			tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+				f := setUp(t, s)
+				w := f.writer(stream.WriterConfig{Pack: pack})
+				f.append(w, 1)
+				top := codec.EntryID{Ms: uint64(f.now().Add(time.Hour).UnixMilli()), Seq: 3999}
+				f.do("XSETID", f.log(), top.String())
+				ids := f.append(w, 96)
+				require.Equal(t, codec.EntryID{Ms: top.Ms, Seq: 4095}, ids[95].ServerEntry())
+				raw := entryID(t, f.text("XADD", f.log(), "*", "payload", "x"))
+				require.Equal(t, top.Ms+1, raw.Ms)
+				ids = append(ids, f.append(w, 2)...)
+				require.Equal(t, codec.EntryID{Ms: raw.Ms, Seq: raw.Seq + 1}, ids[96].ServerEntry())
+				requireOrdered(t, f.all())
+			})
+		})
+	}
+}
+
 // TestIDSpaceAtItsEnd (B72): with a top that leaves no ids, an append is refused with nothing written, plain and packed,
 // whether the top is an entry or was only set.
 func TestIDSpaceAtItsEnd(t *testing.T) {

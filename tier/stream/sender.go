@@ -162,7 +162,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 	}
 	s.pause = 0
 	if s.failures > 0 {
-		s.pause = backOff(s.failures)
+		s.pause = tier.CallDelay(s.failures)
 	}
 }
 

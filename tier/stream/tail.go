@@ -41,7 +41,7 @@ func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.R
 			}
 			failures++
 			r.place.client.Logger().Warn("tail interrupted", "stream", r.place.addr.String(), "err", err)
-			pause(ctx, backOff(failures))
+			tier.Pause(ctx, tier.CallDelay(failures))
 		}
 	}
 }

@@ -127,12 +127,14 @@ var transitions = map[string]transition{
 			return fmt.Sprintf("%s lag %d lease %s", groups[0].Name, groups[0].Lag, groups[0].Lease)
 		}
 	}, before: "none", after: "g lag 3 lease 1m0s"},
-	"sync": grouped{oom: true, prepare: func(s *scene) { s.f.do("HDEL", s.owners(), s.me.Name(), s.me.Name()+":beat") },
+	"sync": grouped{
+		oom: true, prepare: func(s *scene) { s.f.do("HDEL", s.owners(), s.me.Name(), s.me.Name()+":beat") },
 		call: func(s *scene) (string, error) {
 			held, err := s.me.Sync(s.f.ctx)
 			return fmt.Sprint(len(held)), err
 		},
-		before: "0:me:1 1:me:1 lag 1 dead 0 members 1", after: "0:me:1 1:me:1 lag 1 dead 0 members 2", answer: "2"}.row(),
+		before: "0:me:1 1:me:1 lag 1 dead 0 members 1", after: "0:me:1 1:me:1 lag 1 dead 0 members 2", answer: "2",
+	}.row(),
 	"settle": grouped{oom: true, call: func(s *scene) (string, error) {
 		n, err := s.me.Settle(s.f.ctx, entriesOf(s.mine[:1]))
 		return fmt.Sprint(n), err
@@ -151,10 +153,14 @@ var transitions = map[string]transition{
 	"bury": grouped{call: func(s *scene) (string, error) {
 		return "", s.me.Bury(s.f.ctx, heldOf(s.mine[:1]), "poison")
 	}, after: "1:me:1 lag 1 dead 1 members 2"}.row(),
-	"retire": grouped{oom: true, prepare: func(s *scene) { s.f.do("HSET", s.owners(), s.other.Name()+":beat", "1000") },
-		call: func(s *scene) (string, error) { return "", s.me.Retire(s.f.ctx) }, after: "0:me:1 1:me:1 lag 1 dead 0 members 1"}.row(),
-	"leave": grouped{oom: true, call: func(s *scene) (string, error) { return "", s.other.Leave(s.f.ctx) },
-		after: "0:me:1 1:me:1 lag 1 dead 0 members 1"}.row(),
+	"retire": grouped{
+		oom: true, prepare: func(s *scene) { s.f.do("HSET", s.owners(), s.other.Name()+":beat", "1000") },
+		call: func(s *scene) (string, error) { return "", s.me.Retire(s.f.ctx) }, after: "0:me:1 1:me:1 lag 1 dead 0 members 1",
+	}.row(),
+	"leave": grouped{
+		oom: true, call: func(s *scene) (string, error) { return "", s.other.Leave(s.f.ctx) },
+		after: "0:me:1 1:me:1 lag 1 dead 0 members 1",
+	}.row(),
 	"reset_group": grouped{oom: true, call: func(s *scene) (string, error) {
 		n, err := s.g.Reset(s.f.ctx, stream.Head())
 		return fmt.Sprint(n), err
@@ -201,14 +207,16 @@ func (g grouped) row() transition {
 	if g.before == "" {
 		g.before = sceneStart
 	}
-	return transition{oom: g.oom, before: g.before, after: g.after, answer: g.answer, again: g.again,
+	return transition{
+		oom: g.oom, before: g.before, after: g.after, answer: g.answer, again: g.again,
 		prepare: func(f *fixture) (func() (string, error), func() string) {
 			s := newScene(f)
 			if g.prepare != nil {
 				g.prepare(s)
 			}
 			return func() (string, error) { return g.call(s) }, s.state
-		}}
+		},
+	}
 }
 
 func newScene(f *fixture) *scene {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -268,7 +267,7 @@ func (w *Writer) notSent(err error) error {
 // round sends what waits, in one write, and sorts out the answers. The caller holds the line, until its ctx ends: then
 // what was sent is left to the next one, who sends it again, without effect on the log.
 func (w *Writer) round(ctx context.Context) {
-	if !pause(ctx, w.out.pause) {
+	if !tier.Pause(ctx, w.out.pause) {
 		return
 	}
 	w.out.begin(w.cfg.RetryFor)
@@ -346,25 +345,4 @@ func closed(ch <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// pause waits for d, or until ctx ends: then it is false.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// backOff is the pause before the nth repetition, n from 1: doubling from 20 ms to 2 s, half of it at random.
-func backOff(n int) time.Duration {
-	d := min(20*time.Millisecond<<min(n-1, 10), 2*time.Second)
-	return d/2 + rand.N(d/2)
 }

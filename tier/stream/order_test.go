@@ -238,6 +238,33 @@ func TestLastSequence(t *testing.T) {
 	}
 }
 
+// TestEndOfAMillisecond: calls that end just before, on, and beyond the last sequence of a millisecond.
+func TestEndOfAMillisecond(t *testing.T) {
+	const n = 32
+	for _, pack := range []int{1, 5, n} {
+		t.Run(fmt.Sprint("pack ", pack), func(t *testing.T) {
+			t.Parallel()
+			tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+				f := setUp(t, s)
+				w := f.writer(stream.WriterConfig{Pack: pack})
+				want := f.append(w, 1)
+				ahead := uint64(f.now().Add(time.Hour).UnixMilli())
+				for left := range uint64(2*n + 3) { // sequences that the millisecond has left
+					ahead += 10
+					f.do("XSETID", f.log(), codec.EntryID{Ms: ahead, Seq: codec.MaxSeq - left}.String())
+					ids := f.append(w, n)
+					ids = append(ids, f.append(w, n)...)
+					require.LessOrEqual(t, ids[2*n-1].ServerEntry().Ms, ahead+2)
+					want = append(want, ids...)
+				}
+				got := f.all()
+				requireAscending(t, got)
+				requireSame(t, want, idsOf(got))
+			})
+		})
+	}
+}
+
 // TestIDSpaceAtItsEnd (B72): with a top that leaves no ids, an append is refused with nothing written, plain and packed,
 // whether the top is an entry or was only set.
 func TestIDSpaceAtItsEnd(t *testing.T) {

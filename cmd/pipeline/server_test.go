@@ -162,7 +162,7 @@ func TestServerTrouble(t *testing.T) {
 		}, 1, "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"},
 		{
 			"wrong type", func() result { return onServer(t, private.URL()).given("1\n").run("produce", "odd/type") }, 1,
-			logKey(t, "odd/type") + ": the key holds another type: something else wrote to it",
+			logKey(t, "odd/type") + ": the key holds another type, so another program wrote to it",
 		},
 		{"unreachable, with a password", func() result {
 			return onServer(t, "valkey://reader:s3cret@127.0.0.1:1").run("streams")

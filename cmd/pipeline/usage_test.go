@@ -25,7 +25,7 @@ func TestBadInput(t *testing.T) {
 		{"timeout", "streams --timeout soon", `--timeout "soon": want a length of time above zero, as in 500ms, 90s, 15m, 2h30m, 7d, 2w`},
 		{"timeout of zero", "streams --timeout 0s", `--timeout "0s": want a length of time`},
 		{"URL", "streams --url http://x", "bad server URL: it starts with one of valkey://"},
-		{"URL with a parameter", "streams --url valkey://x?nope=1", `bad server URL: unknown parameter "nope"`},
+		{"URL with a parameter", "streams --url valkey://x?nope=1", "bad server URL: the only parameter is db=<number>"},
 		{"two URLs", "streams --url unix:///x --url-file empty", "--url and --url-file: give one of them"},
 		{"URL file", "streams --url-file none", "--url-file none: no such file or directory"},
 		{"empty URL file", "streams --url-file empty", "--url-file empty: the file is empty, want a URL"},

@@ -27,8 +27,9 @@ const (
 )
 
 // Message is an event: what it is (Type), whom it concerns (Key, which routes
-// and orders), flat headers, and a payload. Every string is bytes: it need not
-// be UTF-8, and comes out exactly as it went in.
+// and orders), flat headers, and a payload. No field is needed, but readers tell
+// messages apart by their Type. Every string is bytes: it need not be UTF-8, and
+// comes out exactly as it went in.
 type Message struct {
 	Type    string
 	Key     string

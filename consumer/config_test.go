@@ -50,6 +50,8 @@ func TestConfig(t *testing.T) {
 	}
 	_, err := consumer.New(noSource{}, consumer.Handler(nothing), consumer.Config{Name: "a b"})
 	require.ErrorIs(t, err, tier.ErrName)
+	_, err = consumer.New(consumer.Group(nil), nothing, consumer.Config{})
+	require.ErrorIs(t, err, consumer.ErrConfig)
 	_, err = consumer.New(nil, nothing, consumer.Config{})
 	require.ErrorIs(t, err, consumer.ErrConfig)
 	_, err = consumer.New(noSource{}, nil, consumer.Config{})

@@ -45,7 +45,12 @@ type Member interface {
 }
 
 // Group is a group of a stream as a Source. Joining creates the group if there is none.
-func Group(g *stream.Group) Source { return groupSource{g} }
+func Group(g *stream.Group) Source {
+	if g == nil {
+		return nil // which New refuses
+	}
+	return groupSource{g}
+}
 
 type groupSource struct{ group *stream.Group }
 

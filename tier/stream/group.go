@@ -17,13 +17,14 @@ const (
 	MinLease     = 100 * time.Millisecond
 )
 
-// GroupConfig names a group and says where it begins.
+// GroupConfig names a group and says where it begins. Address, Name and Start are needed.
 type GroupConfig struct {
 	// Address is "scope/stream".
 	Address string
 	// Name of the group.
 	Name string
-	// Start is where the group begins when it does not exist yet. One that exists keeps its place.
+	// Start is where the group begins when it does not exist yet: Head, New, FromEntry, FromID or FromTime. There is no
+	// default, since either would surprise somebody. A group that exists keeps its place.
 	Start Start
 	// Lease is how long a member may be silent before others take over what it holds. Default 30 s; of a group that
 	// exists, its own, and another is refused. Short, a pause of the process costs repeats; long, what a crashed process
@@ -57,7 +58,7 @@ func NewGroup(client *tier.Client, cfg GroupConfig) (*Group, error) {
 		return nil, err
 	}
 	if cfg.Start.kind == startNone {
-		return nil, fmt.Errorf("%w: group %s: declare where it starts: Head, New, FromID, FromTime", ErrBadCall, cfg.Name)
+		return nil, fmt.Errorf("%w: group %s: declare where it starts: Head, New, FromEntry, FromID or FromTime", ErrBadCall, cfg.Name)
 	}
 	if cfg.Lease != 0 && cfg.Lease < MinLease {
 		return nil, fmt.Errorf("%w: group %s: a lease of %s is below %s", ErrBadCall, cfg.Name, cfg.Lease, MinLease)

@@ -146,3 +146,21 @@ func TestNodeConflictWritesNothing(t *testing.T) {
 	f.do("HSET", scope, "node", node)
 	f.append(w, 1)
 }
+
+// TestDeclareComparesTheNode: a number that is not the one in the scope's hash declares nothing, also where the two were
+// compared before, and the hash has changed since.
+func TestDeclareComparesTheNode(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		id, err := f.writer(stream.WriterConfig{}).Declare(f.ctx)
+		require.NoError(t, err)
+		key := tier.ScopeKey(f.addr().Scope)
+		before := f.text("DUMP", key)
+		m, err := f.client.Run(f.ctx, tier.Call{Script: script(t, "declare"), Keys: []string{key}, Args: []string{strconv.Itoa((id.Node + 1) % 512), "new", "1", "NEW"}})
+		require.NoError(t, err)
+		reply, err := m.AsStrSlice()
+		require.NoError(t, err)
+		require.Equal(t, []string{"node", strconv.Itoa(id.Node)}, reply)
+		require.Equal(t, before, f.text("DUMP", key))
+	})
+}

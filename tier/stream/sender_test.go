@@ -127,7 +127,7 @@ func checkSender(t *rapid.T) {
 			m.server.save()
 		},
 	})
-	m.server.full, m.server.readOnly, m.server.removed = false, false, false
+	m.healed, m.server.full, m.server.readOnly, m.server.removed = true, false, false, false
 	for range 10 {
 		m.round(t, time.Hour, nil)
 	}
@@ -143,6 +143,7 @@ type senderModel struct {
 	n       int
 	sent    map[string]string // "producer number" -> messages
 	rewound []int             // lengths that the log was cut to by restarts
+	healed  bool              // nothing goes wrong any more
 }
 
 type modelBatch struct {
@@ -178,11 +179,28 @@ func (m *senderModel) round(t *rapid.T, retryFor time.Duration, failed error) {
 	require.NoError(t, m.sender.Round(retryFor, func(calls []tier.Call) []stream.Answer {
 		m.note(calls)
 		answers := make([]stream.Answer, len(calls))
+		run := m.inOrder(t, len(calls))
 		for i, c := range calls {
-			answers[i] = m.server.run(c)
+			answers[i] = run(c)
 		}
 		return answers
 	}, failed))
+}
+
+// inOrder runs calls one after another; between two of them the server may become full, or be no more.
+func (m *senderModel) inOrder(t *rapid.T, calls int) func(tier.Call) stream.Answer {
+	flip := -1
+	if calls > 1 && !m.healed {
+		flip = rapid.IntRange(-4, calls-1).Draw(t, "full or not from")
+	}
+	n := 0
+	return func(c tier.Call) stream.Answer {
+		if n == flip {
+			m.server.full = !m.server.full
+		}
+		n++
+		return m.server.run(c)
+	}
 }
 
 // cut is a round whose connection breaks: some calls were run, of these some were answered.
@@ -193,10 +211,11 @@ func (m *senderModel) cut(t *rapid.T) {
 		answered := rapid.IntRange(0, ran).Draw(t, "answered")
 		err := rapid.SampledFrom([]error{io.EOF, context.DeadlineExceeded, context.Canceled}).Draw(t, "err")
 		answers := make([]stream.Answer, len(calls))
+		run := m.inOrder(t, ran)
 		for i, c := range calls {
 			answers[i] = lost(err)
 			if i < ran {
-				if a := m.server.run(c); i < answered {
+				if a := run(c); i < answered {
 					answers[i] = a
 				}
 			}
@@ -248,4 +267,36 @@ func (m *senderModel) mayBeLost(b *modelBatch) bool {
 		}
 	}
 	return false
+}
+
+// TestSenderKeepsWhatFollows: calls behind one that failed are refused by the server, since they would overtake it. They
+// are sent again under a new producer, and go in.
+func TestSenderKeepsWhatFollows(t *testing.T) {
+	server, sender := newTwin(), stream.NewSender()
+	var batches []*stream.Batch
+	for _, m := range []string{"a", "b", "c"} {
+		batches = append(batches, sender.Add(m))
+	}
+	var producers []string
+	for round := range 2 {
+		require.NoError(t, sender.Round(time.Hour, func(calls []tier.Call) []stream.Answer {
+			answers := make([]stream.Answer, len(calls))
+			for i, c := range calls {
+				producers = append(producers, c.Keys[1])
+				server.full = round == 0 && i == 0
+				answers[i] = server.run(c)
+			}
+			return answers
+		}, nil))
+	}
+	_, _, err := batches[0].Done()
+	require.ErrorIs(t, err, tier.ErrStoreFull)
+	for _, b := range batches[1:] {
+		done, _, err := b.Done()
+		require.True(t, done)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"b", "c"}, server.log)
+	require.Len(t, producers, 5)
+	require.NotEqual(t, producers[0], producers[4])
 }

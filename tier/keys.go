@@ -17,6 +17,9 @@ const NodesKey = "{emq}:nodes"
 // ScopeKey is the hash of what all clients of a scope must agree on.
 func ScopeKey(scope string) string { return "emq:{" + scope + "}:scope" }
 
+// ScopePattern matches all keys of a scope, for SCAN.
+func ScopePattern(scope string) string { return "emq:{" + scope + "}:*" }
+
 // LogKey is the stream itself.
 func (a Address) LogKey() string { return "emq:{" + a.Scope + "}:stream:" + a.Stream }
 
@@ -77,5 +80,20 @@ func StreamOfField(field string) (stream string, ok bool) { return strings.CutPr
 
 // Fields of the hash at NodesKey.
 
-func scopeNumberField(scope string) string { return "scope:" + scope }
-func numberField(number int) string        { return "node:" + strconv.Itoa(number) }
+// ScopeNumberField holds the node number of a scope.
+func ScopeNumberField(scope string) string { return "scope:" + scope }
+
+// NumberField holds who has a node number: a scope, or "holder limit" of a process.
+func NumberField(number int) string { return "node:" + strconv.Itoa(number) }
+
+// Fields of the hash at GroupKey.
+const (
+	LeaseField = "lease" // ms
+	StartField = "start" // id of the first message, as declared
+)
+
+// BeatField holds a member's last beat in the hash at OwnersKey, beside its number.
+func BeatField(member string) string { return member + BeatSuffix }
+
+// BeatSuffix ends the fields of beats.
+const BeatSuffix = ":beat"

@@ -129,9 +129,9 @@ func (l *NodeLease) grant(ctx context.Context) (from, limit int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	reply, err := m.ToArray()
-	if err != nil || len(reply) != 5 {
-		return 0, 0, fmt.Errorf("tier: lease_node: unexpected reply: %w", err)
+	reply, err := Parts("lease_node", m, 5)
+	if err != nil {
+		return 0, 0, err
 	}
 	code, _ := reply[0].ToString()
 	var n [4]int64

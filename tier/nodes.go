@@ -74,12 +74,12 @@ func (c *Client) StoredNode(ctx context.Context, scope string) (int, error) {
 
 // RegisteredNode is the number that the deployment's registry has for a scope, -1 when there is none.
 func (c *Client) RegisteredNode(ctx context.Context, scope string) (int, error) {
-	return c.number(ctx, NodesKey, scopeNumberField(scope))
+	return c.number(ctx, NodesKey, ScopeNumberField(scope))
 }
 
 // ScopeOfNode is the scope that holds a node number, empty when none does.
 func (c *Client) ScopeOfNode(ctx context.Context, number int) (string, error) {
-	m, err := c.Do(ctx, NodesKey, c.B().Hget().Key(NodesKey).Field(numberField(number)).Build())
+	m, err := c.Do(ctx, NodesKey, c.B().Hget().Key(NodesKey).Field(NumberField(number)).Build())
 	if err != nil {
 		return "", ignoreNil(err)
 	}
@@ -98,7 +98,7 @@ func (c *Client) Scopes(ctx context.Context) ([]string, error) {
 	}
 	var scopes []string
 	for _, f := range fields {
-		if scope, ok := strings.CutPrefix(f, scopeNumberField("")); ok {
+		if scope, ok := strings.CutPrefix(f, ScopeNumberField("")); ok {
 			scopes = append(scopes, scope)
 		}
 	}
@@ -132,9 +132,9 @@ func (c *Client) registerScope(ctx context.Context, scope string, known int) (in
 	if err != nil {
 		return 0, err
 	}
-	reply, err := m.AsStrSlice()
-	if err != nil || len(reply) != 2 {
-		return 0, fmt.Errorf("tier: claim_scope answered %v: %w", reply, err)
+	reply, err := Texts("claim_scope", m, 2)
+	if err != nil {
+		return 0, err
 	}
 	switch reply[0] {
 	case "ok":

@@ -190,25 +190,25 @@ func (c *check) group(ctx context.Context, addr tier.Address, name string) error
 
 // terms are what a group's members agree on.
 func (c *check) terms(key string, row map[string]string) {
-	lease, ok := row["lease"] // of another program's group that was reset, there is none
+	lease, ok := row[tier.LeaseField] // of another program's group that was reset, there is none
 	if ms, err := strconv.ParseInt(lease, 10, 64); ok && (err != nil || ms < MinLease.Milliseconds()) {
 		c.broken(key, "has the lease %.32q, not milliseconds", lease)
 	}
-	if _, err := codec.ParseEntryID(row["start"]); err != nil {
-		c.broken(key, "starts at %.64q, which is no address", row["start"])
+	if _, err := codec.ParseEntryID(row[tier.StartField]); err != nil {
+		c.broken(key, "starts at %.64q, which is no address", row[tier.StartField])
 	}
 }
 
 func (c *check) owners(key string, owners map[string]string) {
 	for field, value := range owners {
-		member, beat := strings.CutSuffix(field, ":beat")
+		member, beat := strings.CutSuffix(field, tier.BeatSuffix)
 		if _, err := strconv.ParseUint(value, 10, 64); err != nil {
 			c.broken(key, "%s holds %.32q, not a number", field, value)
 		}
 		if _, ok := owners[member]; beat && !ok {
 			c.broken(key, "%s beats without a number", member)
 		}
-		if _, ok := owners[field+":beat"]; !beat && !ok {
+		if _, ok := owners[tier.BeatField(field)]; !beat && !ok {
 			c.broken(key, "%s has a number and never beat", field)
 		}
 	}

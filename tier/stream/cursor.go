@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/echomq/pipeline/codec"
@@ -91,9 +90,9 @@ func (c *cursor) checked(ctx context.Context) ([]codec.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	reply, err := m.ToArray()
-	if err != nil || len(reply) != 4 {
-		return nil, fmt.Errorf("stream: page: unexpected reply: %w", err)
+	reply, err := tier.Parts("page", m, 4)
+	if err != nil {
+		return nil, err
 	}
 	entries, err := entriesOf(reply[0])
 	if err != nil {

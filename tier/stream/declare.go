@@ -43,9 +43,9 @@ func (p *place) declare(ctx context.Context, brand codec.Brand) (codec.Identity,
 	if err != nil {
 		return codec.Identity{}, err
 	}
-	reply, err := m.AsStrSlice()
-	if err != nil || len(reply) != 2 {
-		return codec.Identity{}, fmt.Errorf("stream: declare: unexpected reply: %w", err)
+	reply, err := tier.Texts("declare", m, 2)
+	if err != nil {
+		return codec.Identity{}, err
 	}
 	switch reply[0] {
 	case "brand":
@@ -70,9 +70,9 @@ func (p *place) known(ctx context.Context) (codec.Identity, error) {
 	if err != nil {
 		return codec.Identity{}, err
 	}
-	row, err := m.AsStrSlice()
-	if err != nil || len(row) != 2 {
-		return codec.Identity{}, fmt.Errorf("stream: %s: unexpected reply: %w", key, err)
+	row, err := tier.Texts("HMGET "+key, m, 2)
+	if err != nil {
+		return codec.Identity{}, err
 	}
 	switch {
 	case strings.HasPrefix(row[1], tier.GoneMark):

@@ -103,9 +103,9 @@ func (g *Group) create(ctx context.Context) (terms, error) {
 	if err != nil {
 		return terms{}, err
 	}
-	reply, err := m.AsStrSlice()
-	if err != nil || len(reply) != 3 {
-		return terms{}, fmt.Errorf("stream: create_group: unexpected reply: %w", err)
+	reply, err := tier.Texts("create_group", m, 3)
+	if err != nil {
+		return terms{}, err
 	}
 	if reply[0] == "removed" {
 		return terms{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, g.place.addr)

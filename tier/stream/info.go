@@ -190,7 +190,7 @@ func (p *place) groupInfo(ctx context.Context, row map[string]rueidis.RedisMessa
 	results, err := p.client.DoMulti(ctx, key,
 		b().Xrange().Key(key).Start("("+g.LastDelivered.String()).End("+").Count(1).Build(),
 		b().Xpending().Key(key).Group(name).Build(),
-		b().Hmget().Key(p.addr.GroupKey(name)).Field("lease", "start").Build(),
+		b().Hmget().Key(p.addr.GroupKey(name)).Field(tier.LeaseField, tier.StartField).Build(),
 		b().Xlen().Key(p.addr.DeadKey(name)).Build(),
 	)
 	if err != nil {

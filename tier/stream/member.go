@@ -121,7 +121,7 @@ func (m *Member) begins() codec.EntryID {
 func (m *Member) askStart(ctx context.Context) (codec.EntryID, error) {
 	p := m.group.place
 	key := p.addr.GroupKey(m.group.cfg.Name)
-	reply, err := p.client.Do(ctx, key, p.client.B().Hget().Key(key).Field("start").Build())
+	reply, err := p.client.Do(ctx, key, p.client.B().Hget().Key(key).Field(tier.StartField).Build())
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return codec.EntryID{}, err
 	}
@@ -142,9 +142,9 @@ func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := reply.ToArray()
-	if err != nil || len(parts) != 3 {
-		return nil, fmt.Errorf("stream: sync: unexpected reply: %w", err)
+	parts, err := tier.Parts("sync", reply, 3)
+	if err != nil {
+		return nil, err
 	}
 	number, err := parts[0].ToString()
 	if err != nil {
@@ -175,9 +175,9 @@ func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []cod
 	if err != nil {
 		return nil, err
 	}
-	parts, err := reply.ToArray()
-	if err != nil || len(parts) != 2 {
-		return nil, fmt.Errorf("stream: renew: unexpected reply: %w", err)
+	parts, err := tier.Parts("renew", reply, 2)
+	if err != nil {
+		return nil, err
 	}
 	if code, _ := parts[0].AsInt64(); code < 0 {
 		return nil, tier.ErrFenced

@@ -1,12 +1,12 @@
 package stream
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/redis/rueidis"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
 )
 
 // stringOf gives bytes that nobody changes any more as a string, without copying.
@@ -20,9 +20,9 @@ func entriesOf(m rueidis.RedisMessage) ([]codec.Entry, error) {
 	}
 	entries := make([]codec.Entry, 0, len(rows))
 	for i := range rows {
-		pair, err := rows[i].ToArray()
-		if err != nil || len(pair) != 2 {
-			return nil, fmt.Errorf("stream: an entry in a reply has no id and fields: %w", err)
+		pair, err := tier.Parts("entry", rows[i], 2)
+		if err != nil {
+			return nil, err
 		}
 		text, err := pair[0].ToString()
 		if err != nil {
@@ -55,9 +55,9 @@ func readReply(m rueidis.RedisMessage) ([]codec.Entry, error) {
 
 // parseReceipt reads {code, first id, count, size}.
 func parseReceipt(m rueidis.RedisMessage) (code string, r receipt, err error) {
-	reply, err := m.ToArray()
-	if err != nil || len(reply) != 4 {
-		return "", r, fmt.Errorf("stream: append: unexpected reply: %w", err)
+	reply, err := tier.Parts("append", m, 4)
+	if err != nil {
+		return "", r, err
 	}
 	if code, err = reply[0].ToString(); err != nil || (code != "ok" && code != "dup") {
 		return code, r, err

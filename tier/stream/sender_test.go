@@ -273,22 +273,26 @@ func (m *senderModel) mayBeLost(b *modelBatch) bool {
 // are sent again under a new producer, and go in.
 func TestSenderKeepsWhatFollows(t *testing.T) {
 	server, sender := newTwin(), stream.NewSender()
-	var batches []*stream.Batch
-	for _, m := range []string{"a", "b", "c"} {
-		batches = append(batches, sender.Add(m))
-	}
 	var producers []string
-	for round := range 2 {
+	round := func(fullFor int) {
 		require.NoError(t, sender.Round(time.Hour, func(calls []tier.Call) []stream.Answer {
 			answers := make([]stream.Answer, len(calls))
 			for i, c := range calls {
 				producers = append(producers, c.Keys[1])
-				server.full = round == 0 && i == 0
+				server.full = i < fullFor
 				answers[i] = server.run(c)
 			}
 			return answers
 		}, nil))
 	}
+	sender.Add("first")
+	round(0)
+	var batches []*stream.Batch
+	for _, m := range []string{"a", "b", "c"} {
+		batches = append(batches, sender.Add(m))
+	}
+	round(1)
+	round(0)
 	_, _, err := batches[0].Done()
 	require.ErrorIs(t, err, tier.ErrStoreFull)
 	for _, b := range batches[1:] {
@@ -296,7 +300,7 @@ func TestSenderKeepsWhatFollows(t *testing.T) {
 		require.True(t, done)
 		require.NoError(t, err)
 	}
-	require.Equal(t, []string{"b", "c"}, server.log)
-	require.Len(t, producers, 5)
-	require.NotEqual(t, producers[0], producers[4])
+	require.Equal(t, []string{"first", "b", "c"}, server.log)
+	require.Len(t, producers, 6)
+	require.NotEqual(t, producers[0], producers[5])
 }

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/echomq/pipeline/codec"
@@ -24,9 +23,9 @@ func (m *Member) TakeOver(ctx context.Context, n int) (tier.Taken, error) {
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	parts, err := reply.ToArray()
-	if err != nil || len(parts) != 4 {
-		return tier.Taken{}, fmt.Errorf("stream: takeover: unexpected reply: %w", err)
+	parts, err := tier.Parts("takeover", reply, 4)
+	if err != nil {
+		return tier.Taken{}, err
 	}
 	if code, _ := parts[0].AsInt64(); code < 0 {
 		return tier.Taken{}, tier.ErrFenced

@@ -54,16 +54,17 @@ func purge(ctx context.Context, s *Server, scope string) error {
 		return err
 	}
 	defer raw.Close()
-	number, err := raw.Do(ctx, raw.B().Hget().Key(tier.NodesKey).Field("scope:"+scope).Build()).ToString()
+	number, err := raw.Do(ctx, raw.B().Hget().Key(tier.NodesKey).Field(tier.ScopeNumberField(scope)).Build()).AsInt64()
 	if err == nil {
-		err = raw.Do(ctx, raw.B().Hdel().Key(tier.NodesKey).Field("scope:"+scope, "node:"+number).Build()).Error()
+		fields := []string{tier.ScopeNumberField(scope), tier.NumberField(int(number))}
+		err = raw.Do(ctx, raw.B().Hdel().Key(tier.NodesKey).Field(fields...).Build()).Error()
 	}
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return err
 	}
 	var cursor uint64
 	for {
-		page, err := raw.Do(ctx, raw.B().Scan().Cursor(cursor).Match("emq:{"+scope+"}:*").Count(1000).Build()).AsScanEntry()
+		page, err := raw.Do(ctx, raw.B().Scan().Cursor(cursor).Match(tier.ScopePattern(scope)).Count(1000).Build()).AsScanEntry()
 		if err != nil {
 			return err
 		}

@@ -304,3 +304,28 @@ func TestSenderKeepsWhatFollows(t *testing.T) {
 	require.Len(t, producers, 6)
 	require.NotEqual(t, producers[0], producers[5])
 }
+
+// TestSenderDoesNotRenumber: what may be in the log is not sent under a new producer, which would append it again: when
+// the old one ends, it ends with its outcome unknown.
+func TestSenderDoesNotRenumber(t *testing.T) {
+	server, sender := newTwin(), stream.NewSender()
+	a, b := sender.Add("a"), sender.Add("b")
+	for _, full := range []bool{false, true, false} {
+		server.full = full
+		require.NoError(t, sender.Round(time.Hour, func(calls []tier.Call) []stream.Answer {
+			answers := make([]stream.Answer, len(calls))
+			for i, c := range calls {
+				if answers[i] = server.run(c); !full || i > 0 {
+					answers[i] = lost(io.EOF)
+				}
+			}
+			return answers
+		}, nil))
+	}
+	for _, batch := range []*stream.Batch{a, b} {
+		done, _, err := batch.Done()
+		require.True(t, done)
+		require.True(t, tier.OutcomeUnknown(err), "%v", err)
+	}
+	require.Equal(t, []string{"a", "b"}, server.log)
+}

@@ -106,7 +106,17 @@ func (p *place) readable(ctx context.Context) error {
 	return err
 }
 
-// records decodes an entry. Of a stream that nobody declared, every entry is foreign.
+// identify is known for entries that were read just now: the first writer declares the stream before it appends, so when
+// it is still undeclared, they are all foreign.
+func (p *place) identify(ctx context.Context) error {
+	_, err := p.known(ctx)
+	if errors.Is(err, ErrNoStream) {
+		return nil
+	}
+	return err
+}
+
+// records decodes an entry, after identify. Of a stream that nobody declared, every entry is foreign.
 func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
 	var id codec.Identity
 	if known := p.identity.Load(); known != nil {

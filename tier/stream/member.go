@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -86,7 +85,7 @@ func (m *Member) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Le
 
 // leased decodes entries. Messages of a pack below the group's start are left out.
 func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
-	if _, err := m.group.place.known(ctx); err != nil && !errors.Is(err, ErrNoStream) {
+	if err := m.group.place.identify(ctx); err != nil {
 		return nil, err
 	}
 	start, asked := m.begins(), false

@@ -266,6 +266,19 @@ func TestEndOfAMillisecond(t *testing.T) {
 	}
 }
 
+// TestPackAfterTrim: the ids of what was trimmed are not given again, to a larger pack of the same millisecond either.
+func TestPackAfterTrim(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		small, large := f.writer(stream.WriterConfig{Pack: 5}), f.writer(stream.WriterConfig{Pack: 10})
+		for range 100 { // with luck within a millisecond
+			before := f.append(small, 5)
+			f.do("XTRIM", f.log(), "MAXLEN", "0")
+			require.Less(t, before[4].String(), f.append(large, 10)[0].String())
+		}
+	})
+}
+
 // TestIDSpaceAtItsEnd (B72): with a top that leaves no ids, an append is refused with nothing written, plain and packed,
 // whether the top is an entry or was only set.
 func TestIDSpaceAtItsEnd(t *testing.T) {

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -259,6 +260,82 @@ func TestAppendAtIsNotOvertaken(t *testing.T) {
 	require.Len(t, f.all(), 3)
 }
 
+// TestAppendAtIsNotOvertakenLater: nor is it sent when the position before it is given up between two tries, or by its
+// caller before it was sent.
+func TestAppendAtIsNotOvertakenLater(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(proxy *tiertest.Proxy, cancel func(), third chan error){
+		"outage": func(*tiertest.Proxy, func(), chan error) {},
+		"cancelled": func(proxy *tiertest.Proxy, cancel func(), third chan error) {
+			cancel()
+			third <- <-third // it has stopped waiting
+			proxy.Refuse(false)
+		},
+	}
+	for name, way := range ways {
+		f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+		w := f.writer(stream.WriterConfig{Producer: "importer", RetryFor: time.Second})
+		_, err := w.AppendAt(f.ctx, 1, messages(1))
+		require.NoError(t, err)
+		proxy.Refuse(true)
+		proxy.Cut()
+		results := make([]chan error, 5)
+		at := func(ctx context.Context, position uint64) {
+			results[position] = make(chan error, 1)
+			go func() {
+				_, err := w.AppendAt(ctx, position, messages(1))
+				results[position] <- err
+			}()
+		}
+		at(f.ctx, 2)
+		tiertest.Eventually(t, soon, func() (bool, string) { return w.Busy() && w.Queued() == 0, "position 2 was not sent" })
+		ctx, cancel := context.WithCancel(f.ctx)
+		defer cancel()
+		at(ctx, 3)
+		tiertest.Eventually(t, soon, func() (bool, string) { return w.Queued() == 1, "position 3 does not wait" })
+		at(f.ctx, 4)
+		tiertest.Eventually(t, soon, func() (bool, string) { return w.Queued() == 2, "position 4 does not wait" })
+		way(proxy, cancel, results[3])
+		for position := 2; position <= 4; position++ {
+			err := <-results[position]
+			if position > 2 {
+				require.ErrorContains(t, err, "not sent", "%s: %d", name, position)
+				require.False(t, tier.OutcomeUnknown(err))
+			}
+		}
+		proxy.Refuse(false)
+		for position := uint64(2); position <= 4; position++ {
+			_, err := w.AppendAt(f.ctx, position, messages(1))
+			require.NoError(t, err, "%s: %d", name, position)
+		}
+		require.Len(t, f.all(), 4)
+	}
+}
+
+// TestAppendAtGoesOnBehindWhatIsThere: a position that is in the log already fails nobody but its caller.
+func TestAppendAtGoesOnBehindWhatIsThere(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{Producer: "importer"})
+	for position := range uint64(9) {
+		_, err := w.AppendAt(f.ctx, position+1, messages(1))
+		require.NoError(t, err)
+	}
+	proxy.Freeze()
+	results := make([]chan error, 2)
+	for i, position := range []uint64{1, 10} {
+		results[i] = make(chan error, 1)
+		go func() {
+			_, err := w.AppendAt(f.ctx, position, messages(1))
+			results[i] <- err
+		}()
+		tiertest.Eventually(t, soon, func() (bool, string) { return w.Busy() && w.Queued() == i, "it does not wait" })
+	}
+	proxy.Thaw()
+	require.ErrorIs(t, <-results[0], stream.ErrAlreadyAppended)
+	require.NoError(t, <-results[1])
+}
+
 // TestAppendAtAnswersTheIDsOfThen: a repeated position is answered with the ids that its messages have, however they
 // were packed when they were appended.
 func TestAppendAtAnswersTheIDsOfThen(t *testing.T) {
@@ -305,4 +382,37 @@ func TestBadCalls(t *testing.T) {
 		require.False(t, tier.OutcomeUnknown(err), name)
 	}
 	require.Equal(t, before, proxy.Commands())
+}
+
+// TestAppendAtGoesOneByOne: of positions that wait together, the second is not sent before the first is answered, and not
+// at all when the first is refused.
+func TestAppendAtGoesOneByOne(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{Producer: "importer"})
+	_, err := w.AppendAt(f.ctx, 2, messages(1))
+	require.NoError(t, err)
+	before := proxy.Commands()["EVALSHA"]
+	proxy.Freeze()
+	at := func(position uint64, n int) chan error {
+		result := make(chan error, 1)
+		go func() {
+			_, err := w.AppendAt(f.ctx, position, messages(n))
+			result <- err
+		}()
+		return result
+	}
+	sent := at(10, 1)
+	tiertest.Eventually(t, soon, func() (bool, string) { return proxy.Commands()["EVALSHA"] > before, "not sent" })
+	reused := at(2, 2)
+	f.queued(w, 2)
+	behind := at(11, 1)
+	f.queued(w, 3)
+	proxy.Thaw()
+	require.NoError(t, <-sent)
+	require.ErrorIs(t, <-reused, stream.ErrPositionReused)
+	err = <-behind
+	require.ErrorContains(t, err, "not sent")
+	require.False(t, tier.OutcomeUnknown(err))
+	require.Len(t, f.all(), 2)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
@@ -105,7 +106,7 @@ func (w *Writer) serve(on bool) {
 	w.running = on
 }
 
-// drain sends until nothing waits. What ctx does not leave the time for fails.
+// drain sends until nothing that was published waits. Callers of Append send by themselves, and may do so without end.
 func (w *Writer) drain(ctx context.Context) {
 	select {
 	case w.line <- struct{}{}:
@@ -113,7 +114,7 @@ func (w *Writer) drain(ctx context.Context) {
 		return
 	}
 	defer func() { <-w.line }()
-	for w.waiting() && ctx.Err() == nil {
+	for w.publishing() && ctx.Err() == nil {
 		w.round(ctx)
 	}
 }
@@ -146,8 +147,10 @@ func split(batches []*batch) (published, rest []*batch) {
 	return published, rest
 }
 
-func (w *Writer) waiting() bool {
+// publishing reports whether something waits that was published. The caller holds the line.
+func (w *Writer) publishing() bool {
+	published := func(b *batch) bool { return len(b.notify) > 0 }
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.queue)+len(w.out.sent) > 0
+	return slices.ContainsFunc(w.out.sent, published) || slices.ContainsFunc(w.queue, published)
 }

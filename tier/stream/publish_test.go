@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,6 +194,43 @@ func TestPublishTheLargest(t *testing.T) {
 	defer cancel()
 	require.NoError(t, w.Publish(short, m, nil))
 	require.NoError(t, w.Flush(f.ctx))
+}
+
+// TestRunStopsWhileOthersAppend: what was published is sent, and that is all that a stop waits for.
+func TestRunStopsWhileOthersAppend(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{})
+	stop := f.run(w)
+	proxy.Delay(3 * time.Millisecond)
+	over := make(chan struct{})
+	var appended atomic.Int64
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			<-time.After(rand.N(10 * time.Millisecond)) // so that some wait while others are answered
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if _, err := w.Append(f.ctx, codec.Message{}); err != nil {
+					t.Error(err)
+					return
+				}
+				appended.Add(1)
+			}
+		})
+	}
+	tiertest.Eventually(t, soon, func() (bool, string) { return appended.Load() > 500, "nothing is appended" })
+	o := f.publish(w, 100)
+	began := time.Now()
+	stop()
+	require.Less(t, time.Since(began), soon)
+	require.Equal(t, make([]error, 100), o.errs)
+	close(over)
+	wg.Wait()
 }
 
 // TestFlush waits for what was published before it, and for no longer than its context.

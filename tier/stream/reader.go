@@ -54,6 +54,9 @@ func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[co
 func (r *Reader) walk(ctx context.Context, c *cursor, from, to codec.EntryID, yield func(codec.Record, error) bool) {
 	for !c.done {
 		page, err := c.next(ctx)
+		if err == nil && len(page) > 0 {
+			err = r.place.identify(ctx)
+		}
 		if err != nil {
 			yield(codec.Record{}, err)
 			return
@@ -104,6 +107,9 @@ func (r *Reader) Last(ctx context.Context, n int) ([]codec.Record, error) {
 			return nil, err
 		}
 		entries, err := entriesOf(m)
+		if err == nil && len(entries) > 0 {
+			err = r.place.identify(ctx)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -446,6 +447,16 @@ func (fl *following) idles() {
 	tiertest.Eventually(fl.f.t, soon, func() (bool, string) { return time.Since(began) > 50*time.Millisecond, "" })
 }
 
+// TestTailKeepsItsFirstPage: what was read is not passed over when the question after it, how to decode it, fails.
+func TestTailKeepsItsFirstPage(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	want := f.append(f.writer(stream.WriterConfig{}), 100)
+	proxy.DropReplies(2, func(cmd []string) bool { return cmd[0] == "HMGET" })
+	follow(f, codec.EntryID{}).has(want)
+	require.Equal(t, 2, proxy.Dropped())
+}
+
 // TestTailEnds: a tail ends with its context, and with ErrTrimmed when what it has not read is gone.
 func TestTailEnds(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
@@ -514,6 +525,48 @@ func TestReaderErrors(t *testing.T) {
 		}
 		f.do("DEL", f.log())
 	})
+}
+
+// TestReadWhileTheStreamIsMade: the first writer declares and appends between the steps of a read; its messages are no
+// foreign entries.
+func TestReadWhileTheStreamIsMade(t *testing.T) {
+	reads := map[string]func(f *fixture) ([]codec.Record, error){
+		"Range": func(f *fixture) (all []codec.Record, err error) {
+			for r, err := range f.reader().Range(f.ctx, codec.EntryID{}, codec.MaxEntryID) {
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, r)
+			}
+			return all, nil
+		},
+		"Last": func(f *fixture) ([]codec.Record, error) { return f.reader().Last(f.ctx, 10) },
+	}
+	for name, read := range reads {
+		for _, step := range []string{"HMGET", "EXISTS", "XRANGE", "XREVRANGE"} {
+			t.Run(name+" at "+step, func(t *testing.T) {
+				t.Parallel()
+				f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+				if step != "EXISTS" { // there is something to read, of another program
+					f.do("XADD", f.log(), "1-1", "a", "b")
+				}
+				w, err := stream.NewWriter(tiertest.Dial(t, f.server), stream.WriterConfig{Address: f.address})
+				require.NoError(t, err)
+				var once sync.Once
+				proxy.DropRequests(1, func(cmd []string) bool {
+					if cmd[0] == step {
+						once.Do(func() { f.append(w, 3) })
+					}
+					return false
+				})
+				got, err := read(f)
+				require.NoError(t, err)
+				for _, r := range got {
+					require.Equal(t, r.Addr == entryID(t, "1-1"), r.Foreign(), "%v", r)
+				}
+			})
+		}
+	}
 }
 
 // TestRawLog: a log that another program fills is readable; its entries are foreign.

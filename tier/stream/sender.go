@@ -24,8 +24,9 @@ type sender struct {
 	declare  bool // the server does not know the stream, or knows it otherwise
 
 	// Of the last round.
-	calledOff, unknown int // batches that failed: not in the log, or perhaps
-	messages, bytes    int // that are in the log
+	calledOff, unknown int    // batches that failed: not in the log, or perhaps
+	failedAt           uint64 // the position that failed, of a named producer
+	messages, bytes    int    // that are in the log
 	lead               time.Duration
 }
 
@@ -83,7 +84,7 @@ func (s *sender) calls(addr tier.Address, identity codec.Identity) ([]tier.Call,
 // begin begins a round. It ends what nobody has sent again for too long: the producer's key may be gone, and with it the
 // record that would make another sending harmless.
 func (s *sender) begin(retryFor time.Duration) {
-	s.calledOff, s.unknown, s.messages, s.bytes = 0, 0, 0, 0
+	s.calledOff, s.unknown, s.failedAt, s.messages, s.bytes = 0, 0, 0, 0, 0
 	sent := s.sent
 	s.sent = s.sent[:0:0]
 	for _, b := range sent {
@@ -195,6 +196,9 @@ func (s *sender) stop(err error) {
 }
 
 func (s *sender) end(b *batch, err error) {
+	if err != nil && !errors.Is(err, ErrAlreadyAppended) {
+		s.failedAt = b.position
+	}
 	switch {
 	case err == nil:
 		s.messages += len(b.messages)

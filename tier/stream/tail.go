@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -48,16 +47,17 @@ func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.R
 
 // await returns the next page, or none after waiting for one.
 func (r *Reader) await(ctx context.Context, c *cursor) ([]codec.Entry, error) {
+	before := *c
 	page, err := c.next(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(page) > 0 {
-		_, err := r.place.known(ctx) // the first writer declares the stream before it appends
-		if errors.Is(err, ErrNoStream) {
-			err = nil
+		if err := r.place.identify(ctx); err != nil {
+			*c = before // nobody has seen the page
+			return nil, err
 		}
-		return page, err
+		return page, nil
 	}
 	key := r.place.addr.LogKey()
 	wait := r.place.client.B().Xread().Count(1).Block(tailWait.Milliseconds()).Streams().Key(key).Id(c.from.Prev().String()).Build()

@@ -254,6 +254,7 @@ func (w *Writer) abandon(ctx context.Context, b *batch) error {
 	for i, queued := range w.queue {
 		if queued == b && b.waiters == 0 {
 			w.queue = append(w.queue[:i:i], w.queue[i+1:]...)
+			w.dropBehind(b.position)
 			return w.notSent(context.Cause(ctx))
 		}
 	}
@@ -272,6 +273,8 @@ func (w *Writer) round(ctx context.Context) {
 	}
 	w.out.begin(w.cfg.RetryFor)
 	defer w.metrics.round(&w.out)
+	defer w.dropOvertaking()
+	w.dropOvertaking() // what begin has ended
 	w.refill()
 	if len(w.out.sent) == 0 {
 		return
@@ -290,22 +293,32 @@ func (w *Writer) round(ctx context.Context) {
 	results := w.place.client.RunMulti(ctx, calls...)
 	w.metrics.roundTrip.Observe(time.Since(start).Seconds())
 	w.out.absorb(answersOf(results), w.cfg.RetryFor)
-	if w.out.named && w.out.calledOff+w.out.unknown > 0 {
-		w.dropQueue(errOvertaken)
-	}
 }
 
 var errOvertaken = errors.New("an earlier position failed: append that one first, it could not be appended after this one")
 
-// dropQueue fails what was not sent.
-func (w *Writer) dropQueue(reason error) {
+// dropOvertaking fails what waits behind a position that failed.
+func (w *Writer) dropOvertaking() {
 	w.mu.Lock()
-	queue := w.queue
-	w.queue = nil
-	w.mu.Unlock()
-	for _, b := range queue {
-		b.finish(w.notSent(reason))
+	defer w.mu.Unlock()
+	w.dropBehind(w.out.failedAt)
+	w.out.failedAt = 0
+}
+
+// dropBehind fails what waits with a position above the given one, if that is one. The caller holds mu.
+func (w *Writer) dropBehind(position uint64) {
+	if position == 0 {
+		return
 	}
+	kept := w.queue[:0:0]
+	for _, b := range w.queue {
+		if b.position > position {
+			b.finish(w.notSent(errOvertaken))
+			continue
+		}
+		kept = append(kept, b)
+	}
+	w.queue = kept
 }
 
 // identity declares the stream when that is needed. A server that forgot the stream is told its brand again.

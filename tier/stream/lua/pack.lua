@@ -35,6 +35,13 @@ elseif not last then
 elseif number ~= last + 1 then
   return {'order', '', 0, 0}
 end
+if not last then -- asked once a producer: a right that is lacking must not show after the first write
+  for _, cmd in ipairs({{'SET', producer, ''}, {'XSETID', log, '0-1'}}) do
+    if not redis.acl_check_cmd(unpack(cmd)) then
+      return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+    end
+  end
+end
 
 local t = call('TIME')
 local ms, seq = t[1] * 1000 + math.floor(t[2] / 1000), -1
@@ -48,18 +55,25 @@ local function room(size) -- moves to the pack's last message
   seq = seq + size
   return string.format('%.0f-%d', ms, seq)
 end
+local function generated() -- the top is an entry that is gone: only XINFO, which copies two whole entries, knows it
+  local info = call('XINFO', 'STREAM', log)
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then above(info[i + 1]) end
+  end
+end
 local top = call('XREVRANGE', log, '+', string.format('%.0f-0', ms), 'COUNT', 1)
-if top[1] then above(top[1][1]) end
+if top[1] then
+  above(top[1][1])
+elseif call('XLEN', log) == 0 and call('EXISTS', log) == 1 then -- all was trimmed, of this millisecond perhaps
+  generated()
+end
 
 local size = tonumber(ARGV[first_pack])
 local id = room(size)
 if ms < 1704067200000 or ms + #ARGV >= 3903090455551 then return {'range', '', 0, 0} end
 local added = redis.pcall('XADD', log, id, 'b', ARGV[first_pack + 1])
-if added.err then -- the top is an entry that is gone: only XINFO, which copies two whole entries, knows it
-  local info = call('XINFO', 'STREAM', log)
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then above(info[i + 1]) end
-  end
+if added.err then
+  generated()
   id = room(size)
   if ms + #ARGV >= 3903090455551 then return {'range', '', 0, 0} end
   call('XADD', log, id, 'b', ARGV[first_pack + 1])

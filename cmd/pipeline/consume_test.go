@@ -203,3 +203,47 @@ func TestConsumerKilled(t *testing.T) {
 
 // waitForGo is a command that says when it has begun, and ends when there is a file.
 const waitForGo = `sh -c 'echo begun; while ! test -e "$HOME/go"; do sleep 0.01; done; echo done'`
+
+// A consumer with a slow command leaves a share to one that joins later.
+func TestSlowConsumerShares(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	var lines strings.Builder
+	for i := range 150 {
+		fmt.Fprintln(&lines, i)
+	}
+	addr := scope(t) + "/numbers"
+	p.given(lines.String()).ok("produce", addr)
+	args := []string{"consume", addr, "--group", "g", "--wait", "1s", "--exec", "sh -c 'echo done; sleep 0.05'"}
+	first := p.start(args...)
+	require.Equal(t, "done", first.line())
+	second := len(p.ok(args...).lines())
+	require.Greater(t, second, 30)
+	require.Equal(t, 149-second, len(first.wait().lines()))
+}
+
+// What cannot be printed ends the command, and goes back to the group.
+func TestOutputFull(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	defer full.Close()
+	p := onShared(t)
+	addr := numbers(t, p, 3)
+	for _, args := range [][]string{
+		{"consume", addr, "--group", "g"},
+		{"consume", addr, "--group", "g", "--concurrency", "3"},
+		{"range", addr},
+		{"range", addr, "--count"},
+		{"tail", addr, "--follow"},
+		{"streams"},
+	} {
+		r := p.runInto(full, args...)
+		require.Equal(t, 1, r.code, "%q: %s", args, r.errOut)
+		require.Equal(t, 1, strings.Count(r.errOut, "standard output: no space left on device"), "%q: %s", args, r.errOut)
+		require.NotContains(t, r.errOut, "comes again")
+	}
+	require.ElementsMatch(t, quoted(1, 3), data(t, p.ok("consume", addr, "--group", "g", "--count", "3")))
+}

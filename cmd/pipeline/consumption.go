@@ -38,7 +38,7 @@ func (c *consumption) run(ctx context.Context, source consumer.Source) error {
 	c.failed = map[codec.Position]struct{}{}
 	c.tally = &tally{most: c.count, reached: func() { c.stop(errEnough) }}
 	runner, err := consumer.New(c.tally.source(source), c.handle, consumer.Config{
-		Concurrency: c.concurrency, Logger: c.app.logger(), Registerer: c.metrics.registerer(),
+		Concurrency: c.concurrency, MaxInFlight: c.maxInFlight(), Logger: c.app.logger(), Registerer: c.metrics.registerer(),
 	})
 	if err != nil {
 		return err
@@ -58,6 +58,15 @@ func (c *consumption) run(ctx context.Context, source consumer.Source) error {
 	return c.outcome(context.Cause(ctx))
 }
 
+// maxInFlight is few messages for commands, which are slow: what is fetched here, the
+// other consumers of the group do not get. Printing takes the default, which is 0.
+func (c *consumption) maxInFlight() int {
+	if c.exec == nil {
+		return 0
+	}
+	return 4 * c.concurrency
+}
+
 // handle prints a message, or runs the command for it.
 func (c *consumption) handle(ctx context.Context, d *consumer.Delivery) error {
 	c.begin()
@@ -65,10 +74,10 @@ func (c *consumption) handle(ctx context.Context, d *consumer.Delivery) error {
 	if c.exec != nil {
 		err = c.exec.run(ctx, c.app, &d.Record)
 	} else {
-		err = errors.Join(c.out.put(&d.Record), c.out.flush())
+		err = c.out.show(&d.Record)
 	}
-	if errors.Is(err, errOutputClosed) {
-		c.stop(errOutputClosed)
+	if cannotShow(err) {
+		c.stop(err)
 	}
 	c.end(d, err, context.Cause(ctx))
 	return err
@@ -111,7 +120,7 @@ func (c *consumption) end(d *consumer.Delivery, err, cause error) {
 // outcome is what a stop in order means for whoever ran the command.
 func (c *consumption) outcome(cause error) error {
 	switch {
-	case errors.Is(cause, errOutputClosed):
+	case cannotShow(cause):
 		return cause
 	case len(c.failed) > 0:
 		return fmt.Errorf("%s failed and will come again, to any consumer of the group: 'pipeline groups %s' shows what is pending", show.Count(len(c.failed), "message"), c.addr)

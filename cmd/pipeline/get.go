@@ -80,11 +80,7 @@ func (g *get) run(ctx context.Context, client *tier.Client) (err error) {
 	if !g.app.json() {
 		return g.app.print(show.Detail(&record))
 	}
-	out := g.app.sink()
-	if err := out.put(&record); err != nil {
-		return err
-	}
-	return out.flush()
+	return g.app.sink().show(&record)
 }
 
 // streamOf finds the stream of an id: its node number is that of the scope, its

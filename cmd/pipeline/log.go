@@ -32,10 +32,12 @@ func (l *logLines) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 	var details []string
-	cause := ""
+	cause, told := "", false
 	add := func(attr slog.Attr) bool {
 		switch text := fmt.Sprint(attr.Value.Any()); attr.Key {
 		case "err", "advice", "reason":
+			err, _ := attr.Value.Any().(error)
+			told = cannotShow(err) // it ends the command, which says so
 			cause = ": " + oneLine(fmt.Errorf("%s", text))
 		case "stream":
 		default:
@@ -44,6 +46,9 @@ func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 		return true
 	}
 	r.Attrs(add)
+	if told {
+		return nil
+	}
 	text := r.Message
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, ", ") + ")"

@@ -131,14 +131,23 @@ func (p *program) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs the program to its end.
 func (p *program) run(args ...string) result {
 	p.t.Helper()
+	var out bytes.Buffer
+	r := p.runInto(&out, args...)
+	r.out = out.String()
+	return r
+}
+
+// runInto is run with a standard output of its own.
+func (p *program) runInto(out io.Writer, args ...string) result {
+	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := p.command(ctx, args...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
+	var errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &errOut
 	code := exitCode(p.t, cmd.Run())
 	require.NoError(p.t, ctx.Err(), "%q hangs: %s", args, errOut.String())
-	return result{code, out.String(), errOut.String()}
+	return result{code: code, errOut: errOut.String()}
 }
 
 // ok runs the program, which has to succeed.

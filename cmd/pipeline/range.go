@@ -72,7 +72,7 @@ func (h *history) run(ctx context.Context, client *tier.Client) error {
 // read shows the messages, or only counts them.
 func (h *history) read(ctx context.Context, r *stream.Reader) (n int, err error) {
 	out := h.app.sink()
-	defer func() { err = errors.Join(err, out.flush()) }()
+	defer func() { err = cmp.Or(err, out.flush()) }()
 	if h.count || !isTerminal(h.app.out) {
 		h.app.startProgress(int64(cmp.Or(h.limit, -1)))
 		defer h.app.endProgress()

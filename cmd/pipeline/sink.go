@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"syscall"
 
@@ -44,14 +45,31 @@ func (s *sink) put(r *codec.Record) error {
 	return nil
 }
 
+// show writes a message at once.
+func (s *sink) show(r *codec.Record) error {
+	if err := s.put(r); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
 func (s *sink) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return outputError(s.out.Flush())
 }
 
-// errOutputClosed: whoever reads our output has enough.
-var errOutputClosed = errors.New("standard output is closed")
+var (
+	// errOutputClosed: whoever reads our output has enough.
+	errOutputClosed = errors.New("standard output is closed")
+	// errOutput is every other failure to write what was asked for.
+	errOutput = errors.New("standard output")
+)
+
+// cannotShow reports whether an error is of standard output: going on is pointless.
+func cannotShow(err error) bool {
+	return errors.Is(err, errOutputClosed) || errors.Is(err, errOutput)
+}
 
 func outputError(err error) error {
 	switch {
@@ -60,7 +78,11 @@ func outputError(err error) error {
 	case errors.Is(err, syscall.EPIPE):
 		return errOutputClosed
 	}
-	return fmt.Errorf("standard output: %w", err)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return fmt.Errorf("%w: %w: nothing more can be shown", errOutput, err)
 }
 
 // print writes what is no message to standard output.

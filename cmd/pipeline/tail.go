@@ -96,7 +96,7 @@ func (t *tail) last(ctx context.Context, r *stream.Reader, out *sink) (next code
 func (t *tail) goOn(ctx context.Context, r *stream.Reader, out *sink, next codec.EntryID) error {
 	for record, err := range r.Tail(ctx, next) {
 		if err == nil {
-			err = errors.Join(out.put(&record), out.flush())
+			err = out.show(&record)
 		}
 		if err != nil {
 			return err

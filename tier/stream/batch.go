@@ -46,6 +46,12 @@ type batch struct {
 	err     error
 }
 
+// age is how long ago the batch was first sent, by whichever of the two clocks says more: one stands still while the host
+// is suspended, the other may be set back.
+func (b *batch) age() time.Duration {
+	return max(time.Since(b.since), time.Now().Round(0).Sub(b.since.Round(0)))
+}
+
 // fits reports whether more messages can share the call.
 func (b *batch) fits(messages, bytes int) bool {
 	return len(b.messages)+messages <= shareMessages && b.bytes+bytes <= shareBytes

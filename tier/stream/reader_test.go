@@ -496,6 +496,28 @@ func TestTailEnds(t *testing.T) {
 	})
 }
 
+// TestTailOfAnotherLog: a log that was deleted while its top was ahead of the clock, and began anew below, is not waited
+// for in silence.
+func TestTailOfAnotherLog(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		w := f.writer(stream.WriterConfig{})
+		f.append(w, 1)
+		f.do("XSETID", f.log(), codec.FloorEntry(f.now().Add(time.Hour)).String())
+		f.append(w, 3)
+		n := 0
+		var last error
+		for _, err := range f.reader().Tail(f.ctx, codec.EntryID{}) {
+			if n, last = n+1, err; n == 4 {
+				f.do("DEL", f.log())
+				f.append(w, 2)
+			}
+		}
+		require.Equal(t, 5, n)
+		require.ErrorIs(t, last, stream.ErrTrimmed)
+	})
+}
+
 // TestReaderErrors: what cannot be read is said.
 func TestReaderErrors(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {

@@ -88,7 +88,7 @@ func (s *sender) begin(retryFor time.Duration) {
 	sent := s.sent
 	s.sent = s.sent[:0:0]
 	for _, b := range sent {
-		if b.since.IsZero() || time.Since(b.since) <= retryFor {
+		if b.since.IsZero() || b.age() <= retryFor {
 			s.sent = append(s.sent, b)
 			continue
 		}
@@ -128,7 +128,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 			b.unknown = true
 			fallthrough
 		case err != nil:
-			if !repeatable(err) || time.Since(b.since) > retryFor {
+			if !repeatable(err) || b.age() > retryFor {
 				s.end(b, giveUp(b, err))
 				anew = true
 				continue

@@ -49,5 +49,8 @@ if claim ~= 'none' and not (entries[1] and entries[1][1] == from) then
   end
 end
 local total = 0
-if counter and #entries < count then total = counters() end
+if counter and #entries < count then
+  total = counters()
+  if total < added then gone = '1' end -- it is another log than the one that was read
+end
 return {entries, gone, first, string.format('%.0f', total)}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -22,19 +24,24 @@ func (a *app) withClient(ctx context.Context, f func(context.Context, *tier.Clie
 	ctx, cancel := a.bounded(ctx)
 	defer cancel()
 	defer func() { err = a.late(ctx, err) }()
-	url, err := a.serverURL()
+	url, source, err := a.serverURL()
 	if err != nil {
 		return err
 	}
 	if url == "" {
-		lease, err := a.share(ctx)
-		if err != nil {
-			return err
+		lease, refused := a.share(ctx)
+		if refused != nil {
+			return refused
 		}
-		defer func() { err = errors.Join(err, release(ctx, lease)) }()
+		defer func() { err = cmp.Or(err, release(ctx, lease)) }()
 		url = lease.URL()
+		a.embedded = true
+		defer func() { err = a.embeddedEnded(err) }()
 	}
 	client, err := tier.Dial(ctx, url, tier.Options{ClientName: "pipeline", Logger: a.logger()})
+	if errors.Is(err, tier.ErrURL) {
+		return fmt.Errorf("%s: %w", source, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -42,20 +49,32 @@ func (a *app) withClient(ctx context.Context, f func(context.Context, *tier.Clie
 	return f(ctx, client)
 }
 
-// serverURL is the URL that was asked for, or "" for the embedded server.
-func (a *app) serverURL() (string, error) {
+// serverURL is the URL that was asked for and where it stands, or "" for the embedded
+// server.
+func (a *app) serverURL() (url, source string, err error) {
 	switch {
 	case a.url != "" && a.urlFile != "":
-		return "", usagef("--url and --url-file: give one of them")
+		return "", "", usagef("--url and --url-file: give one of them")
 	case a.url != "":
 		if hasPassword(a.url) {
 			a.warn("the password in --url shows in the list of processes: put the URL into a file for --url-file, or into PIPELINE_URL")
 		}
-		return a.url, nil
+		return a.url, "--url", nil
 	case a.urlFile != "":
-		return a.readURLFile()
+		url, err = a.readURLFile()
+		return url, "--url-file " + a.urlFile, err
 	}
-	return strings.TrimSpace(os.Getenv("PIPELINE_URL")), nil
+	return strings.TrimSpace(os.Getenv("PIPELINE_URL")), "PIPELINE_URL", nil
+}
+
+// noURL refuses a URL for a command that runs a server of its own.
+func (a *app) noURL(command string) error {
+	for flag, text := range map[string]string{"--url": a.url, "--url-file": a.urlFile} {
+		if text != "" {
+			return usagef("%s has no meaning here: %s runs a server of its own", flag, command)
+		}
+	}
+	return nil
 }
 
 // hasPassword looks for user:password@ in front of the host.

@@ -111,7 +111,7 @@ func (c *consume) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	c.app.logs = true
+	c.app.logs, c.app.exec = true, c.exec != nil
 	return c.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
 		start, err := c.start.resolve(ctx, client, c.addr)
 		if err != nil {

@@ -27,6 +27,9 @@ nothing behind.
 Data: ` + demo.Credit + `.`,
 		Args: arguments(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.noURL("demo"); err != nil {
+				return err
+			}
 			ctx, cancel := a.bounded(cmd.Context())
 			defer cancel()
 			self, err := os.Executable()
@@ -60,7 +63,7 @@ func demoWorkerCommand(a *app) *cobra.Command {
 		Hidden: true,
 		Args:   arguments(1, 1, "a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			url, err := a.serverURL()
+			url, _, err := a.serverURL()
 			if err != nil {
 				return err
 			}

@@ -45,11 +45,12 @@ func (c *command) run(ctx context.Context, a *app, r *codec.Record) error {
 	cmd := exec.CommandContext(ctx, c.path, c.args...)
 	ownGroup(cmd)
 	cmd.WaitDelay = killDelay
-	cmd.Env = append(environment(), "PIPELINE_MESSAGE_ID="+cmp.Or(r.ID.String(), r.Position.String()))
+	id := cmp.Or(r.ID.String(), r.Position.String())
+	cmd.Env = append(environment(), "PIPELINE_MESSAGE_ID="+id)
 	cmd.Stdin = bytes.NewReader(append(show.AppendJSON(nil, r), '\n'))
 	cmd.Stdout, cmd.Stderr = a.out, a.err
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w", c.path, err)
+		return fmt.Errorf("%s: %s: %w", id, c.path, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -36,9 +37,11 @@ func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 	add := func(attr slog.Attr) bool {
 		switch text := fmt.Sprint(attr.Value.Any()); attr.Key {
 		case "err", "advice", "reason":
-			err, _ := attr.Value.Any().(error)
-			told = cannotShow(err) // it ends the command, which says so
-			cause = ": " + oneLine(fmt.Errorf("%s", text))
+			cause = ": " + oneLine(errors.New(text))
+			if err, ok := attr.Value.Any().(error); ok {
+				told = cannotShow(err) // it ends the command, which says so
+				cause = ": " + oneLine(l.app.embeddedEnded(err))
+			}
 		case "stream":
 		default:
 			details = append(details, attr.Key+" "+text)
@@ -46,10 +49,13 @@ func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 		return true
 	}
 	r.Attrs(add)
-	if told {
+	if told || (r.Message == "tail interrupted" && !l.app.lost()) {
 		return nil
 	}
 	text := r.Message
+	if l.app.exec {
+		text = strings.Replace(text, "handler failed", "the command failed", 1)
+	}
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, ", ") + ")"
 	}

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,6 +44,14 @@ func listenAddress(s string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
+// listenError says what to do about an address that cannot be had.
+func listenError(flag, addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s %s: the address is in use: choose another, or port 0", flag, addr)
+	}
+	return fmt.Errorf("%s %s: %w", flag, addr, err)
+}
+
 func (m *metrics) registerer() prometheus.Registerer {
 	if m.reg == nil {
 		return nil
@@ -56,9 +66,10 @@ func (m *metrics) serve(ctx context.Context, a *app) (stop func(), err error) {
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", m.addr)
 	if err != nil {
-		return nil, usagef("--metrics %s: %w", m.addr, err)
+		return nil, listenError("--metrics", m.addr, err)
 	}
-	if ip := listener.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
+	at := listener.Addr().(*net.TCPAddr)
+	if !at.IP.IsLoopback() {
 		a.warn("--metrics %s: others on the network can read the metrics", m.addr)
 	}
 	m.reg = prometheus.NewRegistry()
@@ -71,7 +82,10 @@ func (m *metrics) serve(ctx context.Context, a *app) (stop func(), err error) {
 		defer close(ended)
 		_ = server.Serve(listener) // ends with Close
 	}()
-	a.note("metrics: http://%s/metrics", listener.Addr())
+	if at.IP.IsUnspecified() {
+		at = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.Port} // one of all that it listens on
+	}
+	a.note("metrics: http://%s/metrics", at)
 	return func() {
 		_ = server.Close()
 		<-ended

@@ -50,6 +50,12 @@ rest goes on, and the exit code is 1.`,
   tail -f app.log | pipeline produce ops/log
   pipeline produce shop/orders big.jsonl --pack 100`,
 		Args: arguments(1, 2, "the address of a stream, as in shop/orders, and perhaps a file"),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return nil, cobra.ShellCompDirectiveDefault // a file
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.check(args); err != nil {
 				return err

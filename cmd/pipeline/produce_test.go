@@ -113,7 +113,7 @@ func TestProduceBadLines(t *testing.T) {
 	p := onShared(t)
 	p.file("x.csv", "k,b\n1,x\n2\n3,\"y\n4,z\n"+strings.Repeat("k", 1025)+",5\n6,"+strings.Repeat("x", 1<<20)+"\n")
 	bad := []string{
-		"x.csv:3: 1 values, the header line has 2 columns",
+		"x.csv:3: 1 value, the header line has 2 columns",
 		`x.csv:4: a " is not closed`,
 		"x.csv:6: key is over its cap: 1025, at most 1024",
 		"x.csv:7: longer than 1 MiB, which is what a message may have",
@@ -271,4 +271,18 @@ func TestProduceWaitsForItsServer(t *testing.T) {
 	require.NoError(t, s.Thaw())
 	require.Zero(t, running.wait().code)
 	require.Equal(t, quoted(0, 2), data(t, p.ok("range", "shop/lines")))
+}
+
+func TestProduceNothing(t *testing.T) {
+	t.Parallel()
+	p, addr := onShared(t), scope(t)+"/lines"
+	raw(t, shared, "SET", logKey(t, addr), "text")
+	defer raw(t, shared, "DEL", logKey(t, addr))
+	r := p.given("1\n").run("produce", addr)
+	require.Equal(t, 1, r.code)
+	require.NotContains(t, r.errOut, "written to", "the error says it all")
+
+	addr = scope(t) + "/marked"
+	p.given("\xef\xbb\xbfone\ntwo\n").ok("produce", addr)
+	require.Equal(t, []string{`"one"`, `"two"`}, data(t, p.ok("range", addr)))
 }

@@ -217,6 +217,9 @@ func (p *production) report(err error) error {
 	if p.written > 0 {
 		ids = fmt.Sprintf("; %s to %s", p.first, p.last)
 	}
+	if p.written == 0 && err != nil && !stoppedWaiting(err) {
+		return nil // err says why
+	}
 	p.app.note("%s written to %s in %s, %s%s", show.Count(p.written, "message"), p.addr, show.Duration(took), show.Rate(p.written, took), ids)
 	if p.unknown > 0 {
 		p.app.warn("%d more were sent and not answered for: look at the end of the stream with 'pipeline tail %s' before producing them again", p.unknown, p.addr)

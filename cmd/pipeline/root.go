@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,8 +45,28 @@ out with nothing, 130 interrupted.`,
 		serverCommand(a), produceCommand(a), consumeCommand(a), tailCommand(a), rangeCommand(a),
 		getCommand(a), streamsCommand(a), groupsCommand(a), checkCommand(a), versionCommand(a),
 	)
+	refuseUnknownTopics(root)
 	completeChoices(root)
+	_ = root.RegisterFlagCompletionFunc("url-file", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 	return root
+}
+
+// refuseUnknownTopics makes help for what does not exist an error, as the command
+// itself is.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			c.Run, c.RunE = nil, func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if err != nil || len(rest) > 0 {
+					return runRoot(root, args)
+				}
+				found.InitDefaultHelpFlag()
+				return found.Help()
+			}
+		}
+	}
 }
 
 // runRoot runs when no command was found.
@@ -104,7 +125,10 @@ func arguments(low, high int, want string) cobra.PositionalArgs {
 // completeChoices lets shells complete flags that take one of several words.
 func completeChoices(cmd *cobra.Command) {
 	complete := func(f *pflag.Flag) {
-		if words := strings.Split(f.Value.Type(), "|"); len(words) > 1 {
+		words := strings.Split(f.Value.Type(), "|")
+		several := len(words) > 1
+		words = slices.DeleteFunc(words, func(w string) bool { return w == strings.ToUpper(w) }) // what stands for others
+		if several {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}

@@ -35,11 +35,17 @@ own.`,
 		Example: `  pipeline server
   pipeline server --dir ./data --listen 127.0.0.1:6379`,
 		Args: arguments(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.noURL("server"); err != nil {
+				return err
+			}
+			return s.run(cmd.Context())
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.dir, "dir", "", "directory of its data (default: $PIPELINE_DIR, or the user's directory for application data)")
 	f.Var(&value{kind: "ADDR", set: s.setListen}, "listen", "serve TCP at this address as well, as in 127.0.0.1:6379; port 0 picks one")
+	_ = cmd.MarkFlagDirname("dir")
 	s.metrics.flag(cmd)
 	return cmd
 }
@@ -92,7 +98,7 @@ func (s *server) announce(ctx context.Context, lease *embedded.Lease) (err error
 	at := lease.URL()
 	if s.listen != "" {
 		if at, err = lease.Listen(ctx, s.listen); err != nil {
-			return err
+			return s.listenError(ctx, err)
 		}
 	}
 	s.app.note("%s, data in %s; PIPELINE_URL=%s reaches it; Ctrl-C ends it", lease.Version(), lease.Dir(), at)
@@ -104,6 +110,17 @@ func (s *server) announce(ctx context.Context, lease *embedded.Lease) (err error
 		return err
 	}
 	return s.app.print(string(line) + "\n")
+}
+
+// listenError finds out whether another program has the address: the server only says
+// that it cannot listen.
+func (s *server) listenError(ctx context.Context, err error) error {
+	l, busy := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
+	if busy != nil {
+		return listenError("--listen", s.listen, busy)
+	}
+	l.Close()
+	return err
 }
 
 // watch returns a channel that is closed when the server is gone, or ctx: a

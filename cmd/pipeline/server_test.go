@@ -100,6 +100,40 @@ func TestServerEnds(t *testing.T) {
 	require.Contains(t, r.errOut, "the server has ended: see "+p.dir+"/data/server.log")
 }
 
+// Metrics on all addresses are told with one that can be reached.
+func TestMetricsEverywhere(t *testing.T) {
+	t.Parallel()
+	p, addr := onShared(t), scope(t)+"/lines"
+	running := p.start("tail", addr, "--follow", "--metrics", "0.0.0.0:0")
+	require.Contains(t, scrape(t, running), "go_goroutines")
+	require.Contains(t, running.errOut(), "warning: --metrics 0.0.0.0:0: others on the network can read the metrics")
+}
+
+// An outage is told once, and its end once; that of the embedded server with what
+// starts it again.
+func TestTailOutage(t *testing.T) {
+	t.Parallel()
+	p := alone(t)
+	p.given("1\n").ok("produce", "shop/orders")
+	running := p.start("tail", "shop/orders", "--follow")
+	require.Contains(t, running.line(), `"data":"1"`)
+	c, err := tiertest.Raw(at("unix://" + p.dir + "/data/server.sock"))
+	require.NoError(t, err)
+	c.Do(t.Context(), c.B().Arbitrary("SHUTDOWN").Build())
+	c.Close()
+	gone := "pipeline: warning: tail interrupted: the embedded server has ended: any pipeline command starts it again\n"
+	running.said(gone)
+	p.given("2\n").ok("produce", "shop/orders")
+	server := p.start("server")
+	server.line()
+	running.said("pipeline: the server answers again\n")
+	require.Contains(t, running.line(), `"data":"2"`)
+	r := running.interrupted()
+	require.Equal(t, 130, r.code, r.errOut)
+	require.Equal(t, 1, strings.Count(r.errOut, "answers again"), r.errOut)
+	require.Equal(t, 1, strings.Count(r.errOut, "tail interrupted"), r.errOut)
+}
+
 // at is a server that is known by its URL.
 type at string
 
@@ -113,9 +147,10 @@ func TestServerPortTaken(t *testing.T) {
 	p := alone(t)
 	r := p.run("server", "--listen", l.Addr().String())
 	require.Equal(t, 1, r.code, r.errOut)
+	require.Contains(t, r.errOut, "pipeline: --listen "+l.Addr().String()+": the address is in use: choose another, or port 0\n")
 	r = p.run("server", "--metrics", l.Addr().String())
-	require.Equal(t, 2, r.code)
-	require.Contains(t, r.errOut, "address already in use")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.errOut, "pipeline: --metrics "+l.Addr().String()+": the address is in use: choose another, or port 0\n")
 }
 
 func TestProduceMetrics(t *testing.T) {

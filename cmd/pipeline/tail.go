@@ -65,6 +65,7 @@ func (t *tail) run(ctx context.Context) error {
 		out := t.app.sink()
 		next, err := t.last(ctx, r, out)
 		if err == nil && t.follow {
+			defer t.watch(ctx, r)()
 			err = t.goOn(ctx, r, out, next)
 		}
 		return err

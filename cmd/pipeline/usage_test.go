@@ -24,8 +24,13 @@ func TestBadInput(t *testing.T) {
 		{"output", "streams --output xml", `--output "xml": want one of text, json`},
 		{"timeout", "streams --timeout soon", `--timeout "soon": want a length of time above zero, as in 500ms, 90s, 15m, 2h30m, 7d, 2w`},
 		{"timeout of zero", "streams --timeout 0s", `--timeout "0s": want a length of time`},
-		{"URL", "streams --url http://x", "bad server URL: it starts with one of valkey://"},
+		{"URL", "streams --url http://x", "--url: bad server URL: it starts with one of valkey://"},
 		{"URL with a parameter", "streams --url valkey://x?nope=1", "bad server URL: the only parameter is db=<number>"},
+		{"URL of a file", "streams --url-file x.csv", "--url-file x.csv: bad server URL: "},
+		{"help", "help nonsense", `unknown command "nonsense" (pipeline help lists them)`},
+		{"help, nearly", "help prodcue", `unknown command "prodcue"; did you mean produce? (pipeline help lists them)`},
+		{"server with a URL", "server --url unix:///x", "--url has no meaning here: server runs a server of its own"},
+		{"demo with a URL file", "demo --url-file x", "--url-file has no meaning here: demo runs a server of its own"},
 		{"two URLs", "streams --url unix:///x --url-file empty", "--url and --url-file: give one of them"},
 		{"URL file", "streams --url-file none", "--url-file none: no such file or directory"},
 		{"empty URL file", "streams --url-file empty", "--url-file empty: the file is empty, want a URL"},
@@ -94,6 +99,10 @@ func TestHelp(t *testing.T) {
 		}
 		require.NotContains(t, r.out, "demo-worker")
 	}
+	require.Equal(t, p.ok("tail", "--help").out, p.ok("help", "tail").out)
+	bad := onServer(t, "http://x").run("streams")
+	require.Equal(t, 2, bad.code)
+	require.Contains(t, bad.errOut, "pipeline: PIPELINE_URL: bad server URL: ")
 	for _, c := range commands {
 		r := p.ok(c, "--help")
 		require.Contains(t, r.out, "Usage:")
@@ -110,6 +119,11 @@ func TestCompletion(t *testing.T) {
 	}
 	require.Contains(t, p.ok("__complete", "prod").out, "produce\t")
 	require.Contains(t, p.ok("__complete", "produce", "a/b", "--format", "").out, "lines\njson\ncsv\n")
+	require.Contains(t, p.ok("__complete", "consume", "a/b", "--start", "").out, "new\nhead\n:4\n")
+	require.Equal(t, ":4\n", p.ok("__complete", "produce", "").out, "no file for an address")
+	require.Equal(t, ":0\n", p.ok("__complete", "produce", "a/b", "").out, "a file")
+	require.Equal(t, ":0\n", p.ok("__complete", "streams", "--url-file", "").out)
+	require.Equal(t, ":16\n", p.ok("__complete", "server", "--dir", "").out, "a directory")
 }
 
 func TestVersion(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
 	"github.com/echomq/pipeline/codec"
 )
 
@@ -89,7 +90,7 @@ func (r *csvReader) Next() (Row, error) {
 
 func (r *csvReader) message(values []string) (m codec.Message, err error) {
 	if len(values) != len(r.columns) {
-		return m, fmt.Errorf("%d values, the header line has %d columns", len(values), len(r.columns))
+		return m, fmt.Errorf("%s, the header line has %s", show.Count(len(values), "value"), show.Count(len(r.columns), "column"))
 	}
 	size := 2
 	for i, v := range values {

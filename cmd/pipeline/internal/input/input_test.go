@@ -127,7 +127,7 @@ func TestCSV(t *testing.T) {
 		{"Windows, mark", plain, "\xef\xbb\xbfa,b\r\n1,2\r\n", []string{`2|t||{"a":"1","b":"2"}`}},
 		{"row of several lines", plain, "a,b\n1,\"x\n\ny\"\n2,z\n", []string{`2|t||{"a":"1","b":"x\n\ny"}`, `5|t||{"a":"2","b":"z"}`}},
 		{"widths", plain, "a,b\n1\n1,2,3\n1,2\n", []string{
-			"f:2: 1 values, the header line has 2 columns", "f:3: 3 values, the header line has 2 columns", `4|t||{"a":"1","b":"2"}`,
+			"f:2: 1 value, the header line has 2 columns", "f:3: 3 values, the header line has 2 columns", `4|t||{"a":"1","b":"2"}`,
 		}},
 		{"open quote", plain, "a,b\n1,\"x\n2,y\n3,z\n", []string{
 			`f:2: a " is not closed before the end of the file, or within 1 MiB`, `3|t||{"a":"2","b":"y"}`, `4|t||{"a":"3","b":"z"}`,

@@ -6,7 +6,8 @@ import (
 	"github.com/echomq/pipeline/codec"
 )
 
-// textReader makes one message of each line, an empty one too.
+// textReader makes one message of each line, an empty one too. A mark in front of the
+// file is no text.
 type textReader struct {
 	cfg   Config
 	lines *lineReader
@@ -21,6 +22,6 @@ func (r *textReader) Next() (Row, error) {
 	if l.err != nil {
 		return row, r.cfg.lineError(l.number, l.err)
 	}
-	row.Message = codec.Message{Type: r.cfg.Type, Headers: contentText, Data: bytes.Clone(l.text)}
+	row.Message = codec.Message{Type: r.cfg.Type, Headers: contentText, Data: bytes.Clone(l.withoutMark())}
 	return row, nil
 }

@@ -192,13 +192,13 @@ func TestExecIsLetFinish(t *testing.T) {
 func TestConsumerKilled(t *testing.T) {
 	t.Parallel()
 	p := onShared(t)
-	addr := numbers(t, p, 5)
+	addr := numbers(t, p, 4)
 	running := p.start("consume", addr, "--group", "g", "--exec", waitForGo)
 	require.Equal(t, "begun", running.line())
 	require.NoError(t, running.cmd.Process.Kill())
 	p.file("go", "")
 	running.wait()
-	require.Regexp(t, `\ng +0 +5 +1 +0 +- +[\d.]+m?s +30s\n`, p.ok("groups", addr, "--output", "text").out)
+	require.Regexp(t, `\ng +0 +4 +1 +0 +- +[\d.]+m?s +30s\n`, p.ok("groups", addr, "--output", "text").out)
 }
 
 // waitForGo is a command that says when it has begun, and ends when there is a file.

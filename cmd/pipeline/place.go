@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,15 +70,35 @@ func (p *place) from() codec.EntryID {
 	return p.point.Entry
 }
 
-// to is the last address at or before the place; not given, it is the end.
+// to is the last address at or before the place, which may be a whole day; not given, it is the end.
 func (p *place) to() codec.EntryID {
 	switch {
 	case p.text == "":
 		return codec.MaxEntryID
 	case p.point.IsTime():
+		if p.point.Lasts > 0 {
+			return codec.CeilEntry(p.point.Time.Add(p.point.Lasts - time.Millisecond))
+		}
 		return codec.CeilEntry(p.point.Time)
 	}
 	return p.from()
+}
+
+// enter replaces the message of a pack by its own address; the entry of a pack
+// without an index is that of its last message. What is not there stays a bound.
+func (p *place) enter(ctx context.Context, r *stream.Reader, begins bool) error {
+	at := codec.Position{Entry: p.point.Entry, Index: p.point.Index}
+	if at.Entry.IsZero() || (at.Index == 0 && !begins) {
+		return nil
+	}
+	record, err := readAt(ctx, r, at)
+	switch {
+	case err == nil:
+		p.point.Entry, p.point.Index = record.Addr, 0
+	case at.Index == 0 && (errors.Is(err, stream.ErrNotFound) || errors.Is(err, stream.ErrTrimmed)):
+		return nil
+	}
+	return err
 }
 
 // readAt reads the message at a position. An address without an index is that of an

@@ -29,18 +29,20 @@ func rangeCommand(a *app) *cobra.Command {
 		Short: "Read the history of a stream, or a part of it",
 		Long: `Read the history of a stream, oldest first, both ends included.
 
-A PLACE is an id (ORD0STCa4O4Feq), an entry id (1795957200000-0), a time by the
-server's clock (2026-11-29T13:00:00Z, or in UTC: 2026-11-29, 2026-11-29 13:00),
-or how long ago (90s, 15m, 2h, 7d).`,
+A PLACE is an id (ORD0STCa4O4Feq), an entry (1795957200000-0, or with the
+message of a pack 1795957200000-99#3), a time by the server's clock
+(2026-11-29T13:00:00Z, or in UTC: 2026-11-29, 2026-11-29 13:00), or how long ago
+(90s, 15m, 2h, 7d). An entry without # is the whole pack. A day, a minute or a
+second given to --to is included to its end.`,
 		Example: `  pipeline range shop/orders --from 1h
-  pipeline range shop/orders --from 2026-11-28 --to 2026-11-29 --count`,
+  pipeline range shop/orders --from 2026-11-28 --to 2026-11-28 --count`,
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if h.addr, err = tier.ParseAddress(args[0]); err != nil {
 				return err
 			}
-			if h.from.from().Compare(h.to.to()) > 0 {
-				return usagef("--from %q is behind --to %q", h.from.text, h.to.text)
+			if h.from.from().Ms > h.to.to().Ms {
+				return h.behind()
 			}
 			return a.withClient(cmd.Context(), h.run)
 		},
@@ -62,11 +64,21 @@ func (h *history) run(ctx context.Context, client *tier.Client) error {
 			return err
 		}
 	}
+	if err := errors.Join(h.from.enter(ctx, r, true), h.to.enter(ctx, r, false)); err != nil {
+		return err
+	}
+	if h.from.from().Compare(h.to.to()) > 0 {
+		return h.behind()
+	}
 	n, err := h.read(ctx, r)
 	if err == nil && h.count {
 		return h.app.print(strconv.Itoa(n) + "\n")
 	}
 	return err
+}
+
+func (h *history) behind() error {
+	return usagef("--from %q is behind --to %q", h.from.text, h.to.text)
 }
 
 // read shows the messages, or only counts them.

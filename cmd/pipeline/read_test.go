@@ -131,6 +131,10 @@ func TestRange(t *testing.T) {
 			require.Equal(t, "5\n", p.ok("range", addr, "--count", "--from", all[5].ID, "--to", all[9].ID).out)
 			require.Equal(t, "4\n", p.ok("range", addr, "--count", "--limit", "4", "--output", "json").out)
 			require.Equal(t, "0\n", p.ok("range", addr, "--count", "--from", "2999-01-01").out)
+			require.Equal(t, quoted(3, 7), ask("--from", all[2].Entry, "--to", all[6].Entry), "as the program shows them")
+			require.Equal(t, quoted(6, 15), ask("--from", all[5].Entry), "the first of a pack")
+			require.Equal(t, quoted(1, 8), ask("--to", all[7].Entry))
+			require.Equal(t, 2, p.run("range", addr, "--from", all[7].Entry, "--to", all[6].Entry).code)
 			plainEntry, _, _ := strings.Cut(all[14].Entry, "#")
 			require.Contains(t, ask("--from", plainEntry), `"15"`)
 		})
@@ -138,6 +142,7 @@ func TestRange(t *testing.T) {
 
 	p := onShared(t)
 	addr := numbers(t, p, 1)
+	require.Equal(t, 3, p.run("range", addr, "--from", messages(t, p.ok("range", addr))[0].Entry+"#1").code, "no pack")
 	other := messages(t, p.ok("range", numbers(t, p, 1)))[0].ID
 	r := p.run("range", addr, "--from", other)
 	require.Equal(t, 2, r.code)
@@ -260,5 +265,10 @@ func TestTimes(t *testing.T) {
 	require.Equal(t, "1\n", p.ok("range", addr, "--count", "--from", at.In(zone).Format(time.RFC3339Nano), "--to", at.In(zone).Format(time.RFC3339Nano)).out)
 	require.Equal(t, "1\n", p.ok("range", addr, "--count", "--from", at.Format("2006-01-02 15:04")).out)
 	require.Equal(t, "1\n", p.ok("range", addr, "--count", "--from", at.Format("2006-01-02")).out)
-	require.Equal(t, "0\n", p.ok("range", addr, "--count", "--to", at.Add(-time.Millisecond).Format(time.RFC3339Nano)).out)
+	require.Equal(t, "0\n", p.ok("range", addr, "--count", "--to", at.Add(-time.Millisecond).Format("2006-01-02T15:04:05.000Z")).out)
+	for _, layout := range []string{"2006-01-02", "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04:05Z"} {
+		require.Equal(t, "1\n", p.ok("range", addr, "--count", "--to", at.Format(layout)).out, "to the end of "+layout)
+		require.Equal(t, "1\n", p.ok("range", addr, "--count", "--from", at.Format(layout), "--to", at.Format(layout)).out, layout)
+	}
+	require.Equal(t, "0\n", p.ok("range", addr, "--count", "--to", at.AddDate(0, 0, -1).Format("2006-01-02")).out)
 }

@@ -16,23 +16,25 @@ import (
 type Point struct {
 	ID    codec.ID      // not zero: this id
 	Entry codec.EntryID // not zero: this address
+	Index int           // of a message in the pack at Entry; 0 for its first, and for the whole
 	Time  time.Time     // otherwise; the zero time for 0-0, where every stream begins
+	Lasts time.Duration // of what the text calls Time: a day, a minute, a second; 0 for an instant
 }
 
 // PointRule says what ParsePoint reads.
-const PointRule = "want an id (ORD0STCa4O4Feq), an entry id (1795957200000-0), a time (2026-11-29T13:00:00Z, or UTC: 2026-11-29, " +
+const PointRule = "want an id (ORD0STCa4O4Feq), an entry (1795957200000-0, 1795957200000-99#3), a time (2026-11-29T13:00:00Z, or UTC: 2026-11-29, " +
 	"2026-11-29 13:00, 2026-11-29 13:00:05), or how long ago (90s, 15m, 2h, 7d)"
 
-// ParsePoint reads an ID, an entry id, a TIME, or an AGO counted back from now.
+// ParsePoint reads an ID, an entry, a TIME, or an AGO counted back from now.
 func ParsePoint(s string, now time.Time) (Point, error) {
 	if id, err := codec.Parse(s); err == nil {
 		return Point{ID: id}, nil
 	}
-	if e, err := codec.ParseEntryID(s); err == nil {
-		return Point{Entry: e}, nil
+	if p, err := codec.ParsePosition(s); err == nil {
+		return Point{Entry: p.Entry, Index: p.Index}, nil
 	}
-	if t, ok := parseTime(s); ok {
-		return Point{Time: t}, nil
+	if p, ok := parseTime(s); ok {
+		return p, nil
 	}
 	if ago, err := ParseDuration(s); err == nil {
 		return Point{Time: now.Add(-ago)}, nil
@@ -45,13 +47,22 @@ func (p Point) IsTime() bool { return p.ID.IsZero() && p.Entry.IsZero() }
 
 var layouts = []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"}
 
-func parseTime(s string) (time.Time, bool) {
+// lasting is how long what a layout names is.
+var lasting = map[string]time.Duration{
+	time.RFC3339Nano: time.Second, "2006-01-02 15:04:05": time.Second, "2006-01-02 15:04": time.Minute, "2006-01-02": 24 * time.Hour,
+}
+
+func parseTime(s string) (Point, bool) {
 	for _, layout := range layouts {
 		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), true
+			p := Point{Time: t.UTC(), Lasts: lasting[layout]}
+			if strings.ContainsAny(s, ".,") { // a fraction of a second
+				p.Lasts = 0
+			}
+			return p, true
 		}
 	}
-	return time.Time{}, false
+	return Point{}, false
 }
 
 // eventLayouts are those of files: with a T or a space, with - or /.

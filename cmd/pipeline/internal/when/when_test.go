@@ -22,11 +22,12 @@ func TestParsePoint(t *testing.T) {
 	}{
 		{"id", "EVT000xY9Wvvcd", when.Point{ID: id}},
 		{"entry id", "1704117200000-7", when.Point{Entry: codec.EntryID{Ms: 1704117200000, Seq: 7}}},
-		{"RFC 3339", "2026-11-29T13:04:05+01:00", when.Point{Time: now.Add(4*time.Minute + 5*time.Second)}},
+		{"message of a pack", "1704117200000-7#3", when.Point{Entry: codec.EntryID{Ms: 1704117200000, Seq: 7}, Index: 3}},
+		{"RFC 3339", "2026-11-29T13:04:05+01:00", when.Point{Time: now.Add(4*time.Minute + 5*time.Second), Lasts: time.Second}},
 		{"RFC 3339 with a fraction", "2026-11-29T12:00:00.25Z", when.Point{Time: now.Add(250 * time.Millisecond)}},
-		{"day", "2026-11-29", when.Point{Time: now.Add(-12 * time.Hour)}},
-		{"minute", "2026-11-29 12:01", when.Point{Time: now.Add(time.Minute)}},
-		{"second", "2026-11-29 12:00:01", when.Point{Time: now.Add(time.Second)}},
+		{"day", "2026-11-29", when.Point{Time: now.Add(-12 * time.Hour), Lasts: 24 * time.Hour}},
+		{"minute", "2026-11-29 12:01", when.Point{Time: now.Add(time.Minute), Lasts: time.Minute}},
+		{"second", "2026-11-29 12:00:01", when.Point{Time: now.Add(time.Second), Lasts: time.Second}},
 		{"fraction", "2026-11-29 12:00:01.5", when.Point{Time: now.Add(1500 * time.Millisecond)}},
 		{"ago", "90m", when.Point{Time: now.Add(-90 * time.Minute)}},
 		{"days ago", "7d", when.Point{Time: now.AddDate(0, 0, -7)}},
@@ -43,7 +44,7 @@ func TestParsePoint(t *testing.T) {
 
 func TestParsePointRefuses(t *testing.T) {
 	for _, in := range []string{
-		"", "yesterday", "evt000xY9Wvvcd", "EVT000xY9Wvvc", "EVTzzzzzzzzzzz", "1704117200000", "1704117200000-", "017-0", "2026-13-01",
+		"", "yesterday", "evt000xY9Wvvcd", "EVT000xY9Wvvc", "EVTzzzzzzzzzzz", "1704117200000", "1704117200000-", "017-0", "1704117200000-7#0", "1704117200000-7#4096", "2026-13-01",
 		"2026-11-29 25:00", "2026-11-29T12:00:00", "-5m", "0s", "5", "7d-1h", "1d2w", "d", "9999999d", "36501d", "999999w",
 	} {
 		t.Run(in, func(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -101,7 +102,10 @@ func (s *start) resolve(ctx context.Context, client *tier.Client, addr tier.Addr
 		err := s.place.countBack(ctx, client, addr)
 		return stream.FromTime(s.place.point.Time), err
 	}
-	err := s.place.belongs(ctx, client, addr)
+	r, err := stream.NewReader(client, stream.ReaderConfig{Address: addr.String()})
+	if err == nil {
+		err = errors.Join(s.place.belongs(ctx, client, addr), s.place.enter(ctx, r, true))
+	}
 	return stream.FromEntry(s.place.from()), err
 }
 

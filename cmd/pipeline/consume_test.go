@@ -48,6 +48,11 @@ func TestConsumeStart(t *testing.T) {
 			require.Contains(t, r.errOut, fmt.Sprintf("pipeline: %d messages handled by group ", len(tc.want)))
 		})
 	}
+	packs := numbers(t, p, 10, "--pack", "5")
+	for i, m := range messages(t, p.ok("range", packs)) {
+		r := p.ok("consume", packs, "--group", fmt.Sprint("from-", i), "--wait", "100ms", "--start", m.Entry)
+		require.Equal(t, quoted(i+1, 10), data(t, r), "an entry as messages show it")
+	}
 	r := p.run("consume", addr, "--group", "g", "--start", "XXX"+all[0].ID[3:])
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.errOut, "is not of "+addr)

@@ -18,7 +18,12 @@ func groupsCommand(a *app) *cobra.Command {
 		Long: `List the groups of a stream. LAG is how many entries (a pack is one) the group
 was not given yet; "~" marks the least it can be, where the server cannot tell.
 PENDING is how many were given to consumers and are not acknowledged. The ages
-are those of the oldest entry not given yet and of the oldest pending one.`,
+are those of the oldest entry not given yet and of the oldest pending one.
+
+CONSUMERS is how many take part; one that died counts until another has taken
+over what it held. DEAD is how many entries were put aside, with the reason,
+because they cannot be decoded. LEASE is how long a consumer may be silent before
+the others take over what it holds.`,
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			addr, err := tier.ParseAddress(args[0])

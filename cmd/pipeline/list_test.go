@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,9 +18,12 @@ func TestStreamsAndGroups(t *testing.T) {
 	require.Regexp(t, `^\{"stream":"`+s+`/packed","brand":"PAC","entries":1,"added":1,"first":"\d+-2","last":"\d+-2","groups":0\}\n`+
 		`\{"stream":"`+s+`/plain","brand":"PLA","entries":3,"added":3,"first":"\d+-0","last":"\d+-2","groups":0\}\n$`, p.ok("streams", s).out)
 	require.Contains(t, p.ok("streams").out, p.ok("streams", s).out, "all scopes")
-	require.Regexp(t, `^STREAM +BRAND +ENTRIES  ADDED  FIRST +LAST +GROUPS\n`+s+`/packed  PAC          1      1  2\d{3}-\d\d-\d\d [\d:]{8}  [-\d]{10} [\d:]{8}       0\n`,
+	require.Regexp(t, `^STREAM +BRAND +ENTRIES  FIRST +LAST +GROUPS\n`+s+`/packed  PAC          1  2\d{3}-\d\d-\d\d \d\d:\d\d  [-\d]{10} \d\d:\d\d       0\n`,
 		p.ok("streams", s, "--output", "text").out)
 	require.Equal(t, 3, p.run("streams", s+"x").code)
+	for _, line := range p.ok("streams", s, "--output", "text").lines() {
+		require.LessOrEqual(t, len(line)-len(s+"/packed"), 80-len("shop/earthquakes"), line)
+	}
 
 	r := p.ok("groups", s+"/plain")
 	require.Empty(t, r.out)
@@ -34,6 +38,15 @@ func TestStreamsAndGroups(t *testing.T) {
 	require.Regexp(t, `^GROUP +LAG +PENDING +CONSUMERS +DEAD +OLDEST UNREAD +OLDEST PENDING +LEASE\nall +0 +0 +0 +0 +- +- +30s\nslow +2 +0 +0 +0 +[\d.]+m?s +- +30s\n$`,
 		p.ok("groups", s+"/plain", "--output", "text").out)
 	require.Equal(t, 3, p.run("groups", s+"/none").code)
+}
+
+func TestStreamsTrimmed(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 5)
+	raw(t, shared, "XTRIM", logKey(t, addr), "MAXLEN", "=", "2")
+	scope, _, _ := strings.Cut(addr, "/")
+	require.Regexp(t, `/numbers +NUM +2 +5  2`, p.ok("streams", scope, "--output", "text").out, "added, where it is more")
 }
 
 func TestGroupsEstimate(t *testing.T) {

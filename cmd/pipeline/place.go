@@ -95,7 +95,7 @@ func (p *place) enter(ctx context.Context, r *stream.Reader, begins bool) error 
 	switch {
 	case err == nil:
 		p.point.Entry, p.point.Index = record.Addr, 0
-	case at.Index == 0 && (errors.Is(err, stream.ErrNotFound) || errors.Is(err, stream.ErrTrimmed)):
+	case at.Index == 0 && (errors.Is(err, stream.ErrNotFound) || errors.Is(err, stream.ErrTrimmed) || errors.Is(err, stream.ErrNoStream)):
 		return nil
 	}
 	return err

@@ -118,6 +118,7 @@ func (p *produce) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.checkColumns(rows)
 	stop, err := p.metrics.serve(ctx, p.app)
 	if err != nil {
 		return err
@@ -135,6 +136,20 @@ func (p *produce) run(ctx context.Context) error {
 		job := &production{produce: p, writer: w, rows: rows}
 		return job.run(ctx)
 	})
+}
+
+// checkColumns warns of a file whose columns something else than a comma separates.
+func (p *produce) checkColumns(rows input.Reader) {
+	table, ok := rows.(interface{ Columns() []string })
+	if !ok || len(table.Columns()) != 1 {
+		return
+	}
+	for mark, called := range map[string]string{";": "a semicolon", "\t": "a tab"} {
+		if strings.Contains(table.Columns()[0], mark) {
+			p.app.warn("%s: one column, with %s in its name: values are separated by commas here, convert the file if it uses another mark", p.cfg.File, called)
+			return
+		}
+	}
 }
 
 // open opens the input; its size is -1 when nobody knows.

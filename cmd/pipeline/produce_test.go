@@ -282,6 +282,11 @@ func TestProduceNothing(t *testing.T) {
 	require.Equal(t, 1, r.code)
 	require.NotContains(t, r.errOut, "written to", "the error says it all")
 
+	for name, text := range map[string]string{"a semicolon": "a;b\n1;2\n", "a tab": "a\tb\n1\t2\n"} {
+		r = p.given(text).ok("produce", scope(t)+"/columns", "--format", "csv")
+		require.Contains(t, r.errOut, "warning: stdin: one column, with "+name+" in its name: values are separated by commas here")
+	}
+
 	addr = scope(t) + "/marked"
 	p.given("\xef\xbb\xbfone\ntwo\n").ok("produce", addr)
 	require.Equal(t, []string{`"one"`, `"two"`}, data(t, p.ok("range", addr)))

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +20,9 @@ func streamsCommand(a *app) *cobra.Command {
 		Use:   "streams [SCOPE]",
 		Short: "List the streams, of all scopes or of one",
 		Long: `List the streams of all scopes, or of one: brand, entries (a pack is one),
-entries ever added, the first entry there is and the last one given, groups.`,
+entries ever added, the first entry there is and the last one given, groups. The
+table leaves ADDED out where all that was added is there, and seconds; JSON has
+everything.`,
 		Args: arguments(0, 1, "the name of a scope, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, scope := range args {
@@ -76,14 +78,22 @@ func streamJSON(s stream.Info) any {
 
 func streamsTable(list []stream.Info) [][]string {
 	rows := [][]string{{"STREAM", "BRAND", ">ENTRIES", ">ADDED", "FIRST", "LAST", ">GROUPS"}}
+	trimmed := false
 	for _, s := range list {
 		first, last := dayTime(s.First), dayTime(s.Last)
 		if s.Removed {
 			first, last = "removed", ""
 		}
+		trimmed = trimmed || s.Added != s.Length
 		rows = append(rows, []string{
 			s.Address.String(), string(s.Brand), show.Number(s.Length), show.Number(s.Added), first, last, show.Number(s.Groups),
 		})
+	}
+	if !trimmed {
+		const added = 3
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], added, added+1)
+		}
 	}
 	return rows
 }
@@ -100,7 +110,7 @@ func dayTime(e codec.EntryID) string {
 	if e.IsZero() {
 		return "-"
 	}
-	return e.Time().Format(time.DateTime)
+	return e.Time().Format("2006-01-02 15:04")
 }
 
 // printList writes a list: one JSON object a line, or a table.

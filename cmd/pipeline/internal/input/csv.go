@@ -42,6 +42,9 @@ func newCSV(cfg Config, lines *lineReader) (Reader, error) {
 	return r, errors.Join(r.checkField("key", cfg.Key), r.checkField("time", cfg.Time))
 }
 
+// Columns are those of the header line.
+func (r *csvReader) Columns() []string { return r.columns }
+
 // emptyReader is of a file without even a header line.
 type emptyReader struct{}
 

@@ -2,9 +2,10 @@ package consumer_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,7 @@ func TestFrozenConsumer(t *testing.T) {
 			return nil // as if all were well
 		}, consumer.Config{Concurrency: 1, Registerer: regA})
 		handler := get(t, entered)
-		tiertest.Eventually(t, patience, func() (bool, string) { k := s.pending(); return k == n, fmt.Sprint(k) })
+		counted(t, regA, n, "echomq_consumer_in_flight_messages", "", "")
 
 		a.freeze()
 		holds := newTally()
@@ -127,7 +128,11 @@ func TestLateReply(t *testing.T) {
 		a := newPuppet(s.source())
 		var hold atomic.Bool
 		arrived, deliver := make(chan struct{}), make(chan struct{})
+		refused := make(chan struct{}, 10)
 		a.after = func(call string, err error) error {
+			if errors.Is(err, tier.ErrFenced) {
+				refused <- struct{}{}
+			}
 			if call == "read" && hold.Load() && s.pending() == 2 && hold.CompareAndSwap(true, false) {
 				close(arrived)
 				<-deliver
@@ -139,7 +144,7 @@ func TestLateReply(t *testing.T) {
 			handled <- d.Position.String()
 			<-leave
 			return nil
-		}, consumer.Config{Concurrency: 1, Registerer: reg})
+		}, consumer.Config{Concurrency: 2, Registerer: reg}) // one is free to begin what it must not
 		get(t, handled) // one is handled for as long as this test likes, and renewed
 		hold.Store(true)
 		s.append(1, 1)
@@ -153,8 +158,8 @@ func TestLateReply(t *testing.T) {
 			return nil
 		}, consumer.Config{Concurrency: 1})
 		get(t, owns)
-		beats := a.made("renew")
-		tiertest.Eventually(t, patience, func() (bool, string) { return a.made("renew") > beats, "it does not beat" })
+		get(t, refused)
+		<-time.After(200 * time.Millisecond) // in which it must not ask
 		close(deliver)
 		counted(t, reg, 1, "echomq_consumer_lost_entries_total", "cause", "lease")
 		close(leave)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -205,4 +206,43 @@ func TestOldAndNewShareTheRoom(t *testing.T) {
 		require.Greater(t, share[2], n/5, "old ones among the first half")
 		s.settled(patience)
 	})
+}
+
+// B34: members that died while they held nothing are retired by others; those that are idle are not.
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.lease = 500 * time.Millisecond
+		const died = 20
+		for range died {
+			_, err := s.source().Join(t.Context(), "died")
+			require.NoError(t, err)
+		}
+		s.run(s.source(), nothing, consumer.Config{Name: "idle"})
+		tiertest.Eventually(t, patience, func() (bool, string) { n := s.info().Consumers; return n == 1, fmt.Sprint(n) })
+		<-time.After(11 * s.lease) // after ten, a member that is silent counts as dead
+		s.run(s.source(), nothing, consumer.Config{Name: "late"})
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			n := len(s.owners())
+			return n == 2, fmt.Sprint(n)
+		})
+		for name := range s.owners() {
+			require.NotContains(t, name, "died")
+		}
+	})
+}
+
+// owners are the members that the group knows of.
+func (s *stage) owners() map[string]bool {
+	key := s.addr.OwnersKey(groupName)
+	m, err := s.client.Do(context.Background(), key, s.client.B().Hkeys().Key(key).Build())
+	require.NoError(s.t, err)
+	fields, err := m.AsStrSlice()
+	require.NoError(s.t, err)
+	names := map[string]bool{}
+	for _, f := range fields {
+		names[strings.TrimSuffix(f, ":beat")] = true
+	}
+	return names
 }

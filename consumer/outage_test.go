@@ -78,6 +78,40 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// A failed message waits for its next delivery, under this consumer's name, when a call fails and it asks what it holds:
+// that message was not stranded, so neither its pause nor its attempt is taken from it.
+func TestFailedIsNotStranded(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.append(1, 1)
+		reg := prometheus.NewRegistry()
+		p := newPuppet(s.source())
+		var failed atomic.Bool
+		p.before = func(_ context.Context, call string) error {
+			if call == "take over" && p.made("release") == 1 && failed.CompareAndSwap(false, true) {
+				return tier.Wrap(call, "", tier.ErrNetwork)
+			}
+			return nil
+		}
+		attempts := make(chan int, 10)
+		s.run(p, func(_ context.Context, d *consumer.Delivery) error {
+			attempts <- d.Attempt
+			if d.Attempt < 3 {
+				return errMailbox
+			}
+			return nil
+		}, consumer.Config{Registerer: reg})
+		for want := 1; want <= 3; want++ {
+			require.Equal(t, want, get(t, attempts))
+		}
+		s.settled(patience)
+		require.True(t, failed.Load())
+		require.Greater(t, p.made("sync"), 0)
+		counted(t, reg, 0, "echomq_consumer_released_entries_total", "reason", "stranded")
+	})
+}
+
 // The reply to a settle is lost, and before it is repeated a renewal tells that the entry is not pending any more: it
 // counts as settled, and the room that it took is free again.
 func TestLostSettleThenRenewed(t *testing.T) {

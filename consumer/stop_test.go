@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -85,7 +84,7 @@ func TestStopHandsBack(t *testing.T) {
 			return nil
 		}, consumer.Config{Concurrency: 1, MaxInFlight: n, DrainTimeout: time.Hour, Registerer: reg})
 		first := get(t, entered)
-		tiertest.Eventually(t, patience, func() (bool, string) { k := s.pending(); return k == n, fmt.Sprint(k) })
+		counted(t, reg, n, "echomq_consumer_in_flight_messages", "", "")
 		r.stop()
 
 		seen := newTally()
@@ -117,14 +116,15 @@ func TestStopFinishesPacks(t *testing.T) {
 		entered, leave := make(chan struct{}, 20), make(chan struct{})
 		seen := newTally()
 		p := newPuppet(s.source())
+		reg := prometheus.NewRegistry()
 		r := s.run(p, func(_ context.Context, d *consumer.Delivery) error {
 			seen.add(d.Key)
 			entered <- struct{}{}
 			<-leave
 			return nil
-		}, consumer.Config{Concurrency: 2, DrainTimeout: time.Hour})
+		}, consumer.Config{Concurrency: 2, DrainTimeout: time.Hour, Registerer: reg})
 		get(t, entered)
-		tiertest.Eventually(t, patience, func() (bool, string) { return s.pending() == 2, "the second pack is not fetched" })
+		counted(t, reg, 20, "echomq_consumer_in_flight_messages", "", "")
 		r.stop()
 		tiertest.Eventually(t, patience, func() (bool, string) { return p.made("release") == 1, "nothing is handed back" })
 		close(leave)

@@ -130,6 +130,9 @@ func (c *consume) run(ctx context.Context) error {
 		err = job.run(ctx, consumer.Group(g))
 		handled := job.tally.handled
 		c.app.done = handled
+		if handled == 0 && err != nil && !stoppedWaiting(err) {
+			return err // which says why
+		}
 		c.app.note("%s handled by group %s of %s in %s", show.Count(handled, "message"), c.group, c.addr, show.Duration(time.Since(begun)))
 		return err
 	})

@@ -154,3 +154,19 @@ func TestFenceOfWaits(t *testing.T) {
 	})
 	require.Zero(t, proxy.Commands()["BLPOP"])
 }
+
+// TestFenceIsComparedOnce for each connection, not for each call.
+func TestFenceIsComparedOnce(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Shared(t, tiertest.Valkey)
+	proxy := tiertest.NewProxy(t, s)
+	f := setUpThrough(t, s, proxy)
+	key := tiertest.Scope(t)
+	for range 50 {
+		_, err := f.client.Do(f.ctx, key, set(f.client, key))
+		require.NoError(t, err)
+	}
+	_, err := f.client.Do(f.ctx, key, f.client.B().Del().Key(key).Build())
+	require.NoError(t, err)
+	require.LessOrEqual(t, proxy.Commands()["GET"], 3)
+}

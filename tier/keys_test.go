@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/tiertest"
 )
 
 // addressKeys are the keys of an address, one of each builder.
@@ -140,8 +141,17 @@ func TestSlot(t *testing.T) {
 		require.Equal(t, slot, tier.Slot(key), key)
 		require.Equal(t, slot, tier.Slot("x{"+key+"}y{z}"), key)
 	}
-	require.Equal(t, tier.Slot("a{}b"), tier.Slot("a{}b"))
-	require.NotEqual(t, tier.Slot("b"), tier.Slot("a{}b"))
-	require.Equal(t, tier.Slot("{b"), tier.Slot("a{{b}c"))
-	require.NotEqual(t, tier.Slot("b"), tier.Slot("a{b"))
+}
+
+// TestSlotIsTheServers: a cluster agrees, also where braces stand oddly.
+func TestSlotIsTheServers(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.ValkeyCluster, tiertest.RedisCluster} {
+		f := setUp(t, tiertest.Shared(t, kind))
+		keys := []string{"", "a", "{", "}", "{}", "a{}b", "a{}{b}", "a{{b}c", "a{b", "a}b{c}", "{a}{b}", "{a", "\x00", "\xff{\xfe}"}
+		for _, key := range append(keys, addressKeys(tier.Address{Scope: "shop", Stream: "orders"})["LogKey"], tier.NodesKey) {
+			want, err := f.raw.Do(f.ctx, f.raw.B().Arbitrary("CLUSTER", "KEYSLOT").Args(key).Build()).AsInt64()
+			require.NoError(t, err)
+			require.EqualValues(t, want, tier.Slot(key), "%q", key)
+		}
+	}
 }

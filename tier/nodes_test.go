@@ -158,6 +158,21 @@ func TestScopeNodeConflicts(t *testing.T) {
 	}
 }
 
+// TestScopeNodeIsNotForgotten: a process that knows another number than the registry does not take the registry's, also
+// where the scope has no hash that would say which is right.
+func TestScopeNodeIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Private(t, tiertest.Valkey))
+	number := f.node("s")
+	f.text("DEL", tier.ScopeKey("s"))
+	f.text("HSET", tier.NodesKey, "scope:s", strconv.Itoa((number+1)%512))
+	_, err := f.client.ScopeNode(f.ctx, "s")
+	var conflict *tier.NodeConflictError
+	require.ErrorAs(t, err, &conflict)
+	require.Equal(t, number, conflict.Number)
+	require.Equal(t, "0s", f.text("EXISTS", tier.ScopeKey("s")))
+}
+
 // TestScopeNodeDamaged: a number that is none is named with its key.
 func TestScopeNodeDamaged(t *testing.T) {
 	t.Parallel()

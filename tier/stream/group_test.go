@@ -359,6 +359,10 @@ func TestLag(t *testing.T) {
 			f.do("XDEL", f.log(), ids[1].ServerEntry().String())
 		}, true},
 		{"deleted, the last", func(f *fixture, ids []codec.ID) { f.do("XDEL", f.log(), ids[9].ServerEntry().String()) }, true},
+		{"deleted, the last, after all was read", func(f *fixture, ids []codec.ID) {
+			f.read(f.join(f.group("g", stream.Head(), 0)), 10)
+			f.do("XDEL", f.log(), ids[9].ServerEntry().String())
+		}, true},
 		{"made in mid-stream", func(f *fixture, ids []codec.ID) {
 			require.NoError(f.t, f.group("g", stream.Head(), 0).Delete(f.ctx))
 			require.NoError(f.t, f.group("g", stream.FromID(ids[5]), 0).Create(f.ctx))

@@ -163,11 +163,12 @@ func TestFlushAll(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			f := setUp(t, tiertest.Private(t, kind))
-			other := f.client
-			// Two scopes with one hint: the second has another number than a fresh server would give it.
-			w := f.writer(stream.WriterConfig{Brand: "XYZ"})
+			_, err := f.writer(stream.WriterConfig{Brand: "XYZ"}).Declare(f.ctx)
+			require.NoError(t, err)
+			w := f.writer(stream.WriterConfig{}) // not told the brand, which the name would not give
 			before, err := w.Declare(f.ctx)
 			require.NoError(t, err)
+			require.Equal(t, codec.Brand("XYZ"), before.Brand)
 			lost := f.append(w, 10)
 			f.run(w)
 			for range 3 {
@@ -180,16 +181,15 @@ func TestFlushAll(t *testing.T) {
 				after, err := w.Declare(f.ctx)
 				require.NoError(t, err)
 				require.Equal(t, before, after)
-				version, err := f.client.RegisteredNode(f.ctx, f.addr().Scope)
+				node, err := f.client.RegisteredNode(f.ctx, f.addr().Scope)
 				require.NoError(t, err)
-				require.Equal(t, before.Node, version)
+				require.Equal(t, before.Node, node)
 				require.Equal(t, tier.Wire, f.text("GET", tier.VersionKey))
 				records := f.all()
 				requireAscending(t, records)
 				require.Equal(t, append(kept, o.ids...), idsOf(records))
 				lost = o.ids[990:]
 			}
-			f.client = other
 			require.NoError(t, stream.Check(f.ctx, f.client, f.addr().Scope))
 		})
 	}

@@ -176,6 +176,42 @@ func TestPublishRacesWithStop(t *testing.T) {
 	}
 }
 
+// TestPublishBesideAppend: messages of both share a call; each caller gets the id of its own.
+func TestPublishBesideAppend(t *testing.T) {
+	t.Parallel()
+	f, proxy, w, sent := held(t, tiertest.Valkey)
+	f.run(w)
+	ids := map[string]codec.ID{}
+	for i := range 3 {
+		waits := f.start(w, fmt.Sprint("append", i))
+		f.queued(w, 2*i+1)
+		key := fmt.Sprint("publish", i)
+		require.NoError(t, w.Publish(f.ctx, codec.Message{Key: key}, func(id codec.ID, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			ids[key] = id
+		}))
+		f.queued(w, 2*i+2)
+		defer func() {
+			<-waits.done
+			require.NoError(t, waits.err)
+			record, err := f.reader().Get(f.ctx, waits.id)
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint("append", i), record.Key)
+		}()
+	}
+	proxy.Thaw()
+	<-sent.done
+	require.NoError(t, w.Flush(f.ctx))
+	require.Len(t, ids, 3)
+	for key, id := range ids {
+		record, err := f.reader().Get(f.ctx, id)
+		require.NoError(t, err)
+		require.Equal(t, key, record.Key)
+	}
+}
+
 // TestPublishTheLargest: a message at the limit fits into the smallest queue that a writer may have.
 func TestPublishTheLargest(t *testing.T) {
 	t.Parallel()

@@ -35,5 +35,7 @@
 //
 // # Cost
 //
-// An idle consumer sends fewer than two commands a second (with a lease of two seconds or more). Memory is bounded by Config.MaxInFlight messages.
+// An idle consumer sends at most two commands a second (with a lease of two seconds or more). What was handed back is found
+// within about two seconds, what a dead consumer held within that after its lease. Memory is bounded by
+// Config.MaxInFlight messages.
 package consumer

@@ -97,6 +97,65 @@ func TestReadWaits(t *testing.T) {
 	})
 }
 
+// TestReadWaitsLongerThanCalls (B44): the time that a call may take does not cut a wait short.
+func TestReadWaitsLongerThanCalls(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	f.client = patient(t, f.server, 150*time.Millisecond)
+	m := f.join(f.group("g", stream.Head(), 0))
+	for range 2 {
+		began := time.Now()
+		got, err := m.Read(f.ctx, 1, 500*time.Millisecond)
+		require.NoError(t, err)
+		require.Empty(t, got)
+		require.GreaterOrEqual(t, time.Since(began), 500*time.Millisecond)
+	}
+}
+
+// TestCancelledReadsLoseNothing (B46): however reads end, each entry is with its reader, or with Sync, or still unread.
+func TestCancelledReadsLoseNothing(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	m := f.join(f.group("g", stream.Head(), 0))
+	w := f.writer(stream.WriterConfig{})
+	seen := map[codec.EntryID]bool{}
+	for i := range 200 {
+		ctx, cancel := context.WithCancel(f.ctx)
+		ended := make(chan []tier.Leased)
+		go func() {
+			wait := time.Duration(i%3) * 5 * time.Millisecond
+			leased, err := m.Read(ctx, 5, wait)
+			if err != nil {
+				leased = nil
+			}
+			ended <- leased
+		}()
+		go cancel()
+		f.append(w, 1)
+		for _, l := range <-ended {
+			seen[l.Entry] = true
+		}
+	}
+	held, err := m.Sync(f.ctx)
+	require.NoError(t, err)
+	for _, h := range held {
+		seen[h.Entry] = true
+	}
+	for {
+		leased, err := m.Read(f.ctx, 100, 0)
+		require.NoError(t, err)
+		if len(leased) == 0 {
+			break
+		}
+		for _, l := range leased {
+			require.False(t, seen[l.Entry])
+			seen[l.Entry] = true
+		}
+	}
+	require.Len(t, seen, 200)
+	require.Len(t, f.pending("g"), 200)
+}
+
 // fencedCalls are those that compare the member's number.
 func fencedCalls(f *fixture, m *stream.Member, leased []tier.Leased) map[string]func() error {
 	return map[string]func() error{

@@ -125,6 +125,9 @@ func (c *consume) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := c.metrics.groups(client, c.addr); err != nil {
+			return err
+		}
 		begun := time.Now()
 		job := &consumption{consume: c, out: c.app.sink()}
 		err = job.run(ctx, consumer.Group(g))

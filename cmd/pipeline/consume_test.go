@@ -115,6 +115,7 @@ func TestConsumeInterrupted(t *testing.T) {
 	}
 	body := scrape(t, running)
 	require.Contains(t, body, "echomq_consumer_")
+	require.Contains(t, body, "echomq_stream_group_lag_entries{")
 	require.Contains(t, body, "go_goroutines")
 	r := running.interrupted()
 	require.Equal(t, 130, r.code)

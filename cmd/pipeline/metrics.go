@@ -13,6 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
 )
 
 // metrics is what --metrics ADDR serves. Without the flag, the registerer is nil
@@ -57,6 +60,18 @@ func (m *metrics) registerer() prometheus.Registerer {
 		return nil
 	}
 	return m.reg
+}
+
+// groups adds lag, pending and ages of the groups of a stream.
+func (m *metrics) groups(client *tier.Client, addr tier.Address) error {
+	if m.reg == nil {
+		return nil
+	}
+	groups, err := stream.NewGroupMetrics(client, addr.String())
+	if err != nil {
+		return err
+	}
+	return m.reg.Register(groups)
 }
 
 // serve answers until stop is called. It is called before anything is counted.

@@ -1,0 +1,79 @@
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+// GroupMetrics collects what Groups says of the groups of one stream. The numbers are the server's, so every process
+// that collects them shows the same: a dashboard takes their maximum, not their sum.
+type GroupMetrics struct {
+	place *place
+}
+
+// collectTime bounds one collection; one that takes longer yields nothing.
+const collectTime = 5 * time.Second
+
+var groupLabels = []string{"scope", "stream", "group"}
+
+func groupDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("echomq_stream_group_"+name, help, groupLabels, nil)
+}
+
+var (
+	lagDesc           = groupDesc("lag_entries", "Entries that the group was not given yet; a pack is one. Use max over processes.")
+	lagEstimatedDesc  = groupDesc("lag_estimated", "1 when the server cannot tell the lag, which then is at most what lag_entries says.")
+	pendingDesc       = groupDesc("pending_entries", "Entries given out and not settled. Use max over processes.")
+	consumersDesc     = groupDesc("consumers", "Consumers that the server lists, those that died lately too.")
+	deadDesc          = groupDesc("dead_letters", "Dead letters of the group.")
+	oldestPendingDesc = groupDesc("oldest_pending_age_seconds", "Age of the oldest entry that is given out and not settled; 0: none.")
+	oldestUnreadDesc  = groupDesc("oldest_unread_age_seconds", "Age of the oldest entry that the group was not given yet; 0: none.")
+)
+
+// NewGroupMetrics checks the address. It sends nothing; register it, and each collection asks the server.
+func NewGroupMetrics(client *tier.Client, address string) (*GroupMetrics, error) {
+	place, err := newPlace(client, address)
+	if err != nil {
+		return nil, err
+	}
+	return &GroupMetrics{place: place}, nil
+}
+
+// Describe implements prometheus.Collector.
+func (m *GroupMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{lagDesc, lagEstimatedDesc, pendingDesc, consumersDesc, deadDesc, oldestPendingDesc, oldestUnreadDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. Without a server there are no series, rather than old ones.
+func (m *GroupMetrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
+	defer cancel()
+	groups, err := Groups(ctx, m.place.client, m.place.addr.String())
+	if err != nil {
+		m.place.client.Logger().Warn("group metrics not collected", slog.String("stream", m.place.addr.String()), slog.Any("err", err))
+		return
+	}
+	for _, g := range groups {
+		gauge := func(d *prometheus.Desc, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, m.place.addr.Scope, m.place.addr.Stream, g.Name)
+		}
+		estimated := 0.0
+		if !g.LagExact {
+			estimated = 1
+		}
+		gauge(lagDesc, float64(g.Lag))
+		gauge(lagEstimatedDesc, estimated)
+		gauge(pendingDesc, float64(g.Pending))
+		gauge(consumersDesc, float64(g.Consumers))
+		gauge(deadDesc, float64(g.Dead))
+		gauge(oldestPendingDesc, g.OldestPendingAge.Seconds())
+		gauge(oldestUnreadDesc, g.OldestUnreadAge.Seconds())
+	}
+}

@@ -1,0 +1,51 @@
+package stream_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// TestGroupMetrics (B73, B153): lag and pending as the server has them, for every group, estimates marked.
+func TestGroupMetrics(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		m, err := stream.NewGroupMetrics(f.client, f.address)
+		require.NoError(t, err)
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(m)
+		count, err := testutil.GatherAndCount(reg)
+		require.NoError(t, err)
+		require.Zero(t, count) // no group yet
+
+		me := f.join(f.group("g", stream.Head(), time.Minute))
+		f.append(f.writer(stream.WriterConfig{}), 10)
+		f.read(me, 4)
+		labels := `{group="g",scope="` + f.addr().Scope + `",stream="orders"} `
+		want := `
+# HELP echomq_stream_group_lag_entries Entries that the group was not given yet; a pack is one. Use max over processes.
+# TYPE echomq_stream_group_lag_entries gauge
+echomq_stream_group_lag_entries` + labels + `6
+# HELP echomq_stream_group_lag_estimated 1 when the server cannot tell the lag, which then is at most what lag_entries says.
+# TYPE echomq_stream_group_lag_estimated gauge
+echomq_stream_group_lag_estimated` + labels + `0
+# HELP echomq_stream_group_pending_entries Entries given out and not settled. Use max over processes.
+# TYPE echomq_stream_group_pending_entries gauge
+echomq_stream_group_pending_entries` + labels + `4
+`
+		names := []string{"echomq_stream_group_lag_entries", "echomq_stream_group_lag_estimated", "echomq_stream_group_pending_entries"}
+		require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), names...))
+		problems, err := testutil.GatherAndLint(reg)
+		require.NoError(t, err)
+		require.Empty(t, problems)
+	})
+	_, err := stream.NewGroupMetrics(nil, "no address")
+	require.Error(t, err)
+}

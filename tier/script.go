@@ -93,7 +93,11 @@ func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 	defer cancel()
 	var replies []rueidis.RedisResult
 	if err := c.behindFence(ctx, func(ctx context.Context) error {
-		replies = c.pipe.DoMulti(ctx, c.build(calls, nil)...)
+		cmds := make([]rueidis.Completed, len(calls))
+		for i, call := range calls {
+			cmds[i] = c.evalsha(call)
+		}
+		replies = c.pipe.DoMulti(ctx, cmds...)
 		return notConnected(replies[0])
 	}); err != nil {
 		return fail(err)
@@ -106,7 +110,11 @@ func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 	}
 	if len(missing) > 0 {
 		if err := c.behindFence(ctx, func(ctx context.Context) error {
-			replies = c.pipe.DoMulti(ctx, c.build(calls, missing)...)
+			cmds := make([]rueidis.Completed, len(missing))
+			for k, i := range missing {
+				cmds[k] = c.eval(calls[i])
+			}
+			replies = c.pipe.DoMulti(ctx, cmds...)
 			return notConnected(replies[0])
 		}); err != nil {
 			for _, i := range missing {
@@ -145,21 +153,13 @@ func (c *Client) nameWrongKey(ctx context.Context, call Call, err error) {
 	}
 }
 
-// build makes the commands: all calls by digest, or those at the given places, the first of each script by source.
-func (c *Client) build(calls []Call, bySource []int) []rueidis.Completed {
-	if bySource == nil {
-		out := make([]rueidis.Completed, len(calls))
-		for i, call := range calls {
-			out[i] = c.pipe.B().Evalsha().Sha1(call.Script.sha).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
-		}
-		return out
-	}
-	out := make([]rueidis.Completed, len(bySource))
-	for k, i := range bySource {
-		call := calls[i]
-		out[k] = c.pipe.B().Eval().Script(call.Script.Source).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
-	}
-	return out
+// evalsha runs a call by its script's digest, eval by its source, which a server that does not know it keeps.
+func (c *Client) evalsha(call Call) rueidis.Completed {
+	return c.pipe.B().Evalsha().Sha1(call.Script.sha).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
+}
+
+func (c *Client) eval(call Call) rueidis.Completed {
+	return c.pipe.B().Eval().Script(call.Script.Source).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
 }
 
 func result(call Call, r rueidis.RedisResult) Result {

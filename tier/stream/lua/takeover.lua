@@ -32,7 +32,7 @@ for loser in pairs(losers) do
   if redis.call('HEXISTS', owners, loser) == 1 then redis.call('HINCRBY', owners, loser, 1) end
 end
 local cursor = ''
-if looked < #rows or #rows == page then cursor = looked == 0 and from or '(' .. rows[looked][1] end
+if looked < #rows or #rows == page then cursor = '(' .. rows[looked][1] end
 local entries = {}
 if #ids > 0 then entries = redis.call('XCLAIM', log, group, member, 0, unpack(ids)) end
 return {1, cursor, taken, entries}

@@ -140,7 +140,7 @@ func appendBase64(dst, data []byte) []byte {
 func appendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return appendEscaped(dst, s)
+			return AppendEscaped(dst, s)
 		}
 	}
 	dst = append(dst, '"')
@@ -148,7 +148,8 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-func appendEscaped(dst []byte, s string) []byte {
+// AppendEscaped appends s as a JSON string, with escapes where JSON needs them and nowhere else.
+func AppendEscaped(dst []byte, s string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -29,11 +29,10 @@ type batch struct {
 	notify   []func(codec.ID, error) // by message, for those of Publish
 	held     int64                   // bytes of room that Publish holds
 	room     *semaphore.Weighted
-	position uint64 // of a named producer
 	done     chan struct{}
+	number   uint64 // of a named producer, the position in its source; else given by the sender, 0 before the first sending
 
 	// Of the sender.
-	number  uint64    // under the current producer, 0 before the first sending
 	since   time.Time // first sending
 	unknown bool      // a sending ended without a reply: it may be in the log
 	last    error     // why it has to be sent again
@@ -92,19 +91,20 @@ func (b *batch) finish(err error) {
 	close(b.done)
 }
 
-// call makes the script call under the producer.
-func (b *batch) call(addr tier.Address, producer string, named bool) (tier.Call, error) {
+// call makes the script call under the sender's producer.
+func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 	ttl := producerTTL.Milliseconds()
-	if named {
+	if s.named {
 		ttl = 0
 	}
-	args := make([]string, 0, 5+len(b.messages))
+	args := make([]string, 0, 6+len(b.messages))
 	args = append(args,
 		strconv.FormatUint(b.number, 10),
 		strconv.FormatInt(ttl, 10),
 		strconv.Itoa(b.identity.Node),
 		tier.StreamField(addr.Stream),
 		string(b.identity.Brand),
+		s.above.String(),
 	)
 	script := appendScript
 	if b.size == 1 {
@@ -120,6 +120,6 @@ func (b *batch) call(addr tier.Address, producer string, named bool) (tier.Call,
 			args = append(args, strconv.Itoa(len(group)), stringOf(body))
 		}
 	}
-	keys := []string{addr.LogKey(), addr.ProducerKey(producer), tier.ScopeKey(addr.Scope)}
+	keys := []string{addr.LogKey(), addr.ProducerKey(s.producer), tier.ScopeKey(addr.Scope)}
 	return tier.Call{Script: script, Keys: keys, Args: args}, nil
 }

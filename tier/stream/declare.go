@@ -27,7 +27,8 @@ func newPlace(client *tier.Client, address string) (*place, error) {
 	return &place{client: client, addr: addr}, nil
 }
 
-// declare makes the stream known in its scope, with the given brand or, when empty, with one made of its name.
+// declare makes the stream known in its scope, with the given brand or, when empty, with the one that it had when this
+// process last saw it, or one made of its name, or any that is free.
 func (p *place) declare(ctx context.Context, brand codec.Brand) (codec.Identity, error) {
 	node, err := p.client.ScopeNode(ctx, p.addr.Scope)
 	if err != nil {
@@ -37,6 +38,9 @@ func (p *place) declare(ctx context.Context, brand codec.Brand) (codec.Identity,
 	if brand != "" {
 		args = append(args[:2], "1", string(brand))
 	} else {
+		if known := p.identity.Load(); known != nil {
+			args = append(args, string(known.Brand))
+		}
 		args = append(args, brandsOf(p.addr.Stream)...)
 	}
 	m, err := p.client.Run(ctx, tier.Call{Script: declareScript, Keys: []string{tier.ScopeKey(p.addr.Scope)}, Args: args})
@@ -52,6 +56,8 @@ func (p *place) declare(ctx context.Context, brand codec.Brand) (codec.Identity,
 		return codec.Identity{}, &BrandDiffersError{Stream: p.addr.String(), Have: codec.Brand(reply[1]), Ask: brand}
 	case "taken":
 		return codec.Identity{}, &BrandTakenError{Brand: codec.Brand(args[3]), Stream: reply[1]}
+	case "full":
+		return codec.Identity{}, fmt.Errorf("%w (scope %s)", ErrBrandsExhausted, p.addr.Scope)
 	case "node":
 		return codec.Identity{}, &tier.NodeConflictError{Scope: p.addr.Scope, Number: node, Registered: reply[1]}
 	}

@@ -17,6 +17,8 @@ var (
 	ErrNotFound = errors.New("stream: no message with this id")
 	// ErrIDSpace: the stream's top is so far in the future that its ids are at their end.
 	ErrIDSpace = errors.New("stream: no ids are left: an entry with an id far in the future was added by another program; copy what is needed to a new stream")
+	// ErrBrandsExhausted: each of the 17,576 brands belongs to a stream of the scope.
+	ErrBrandsExhausted = errors.New("stream: all brands of this scope belong to streams: put the stream into another scope")
 	// ErrAlreadyAppended: a named producer's position is below one that was appended, and there is no receipt of it: it
 	// was appended so long ago, or left out.
 	ErrAlreadyAppended = errors.New("stream: this or a later position of the producer was appended before")

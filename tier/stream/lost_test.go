@@ -21,7 +21,7 @@ func nth(n int, match func([]string) bool) func([]string) bool {
 	}
 }
 
-func appends(cmd []string) bool { return cmd[0] == "EVALSHA" && len(cmd) >= 11 && cmd[2] == "3" }
+func appends(cmd []string) bool { return cmd[0] == "EVALSHA" && len(cmd) >= 12 && cmd[2] == "3" }
 
 // TestLostReply (B74): when the reply to an append is lost after the write, or the request before it, the writer repeats
 // it: one copy of each message stands in the log, and the caller's ids are those in the log.

@@ -36,7 +36,7 @@ func (p *producing) call(number uint64, ttl time.Duration) [4]string {
 	p.t.Helper()
 	args := []string{
 		strconv.FormatUint(number, 10), strconv.FormatInt(ttl.Milliseconds(), 10),
-		strconv.Itoa(p.identity.Node), tier.StreamField("orders"), string(p.identity.Brand),
+		strconv.Itoa(p.identity.Node), tier.StreamField("orders"), string(p.identity.Brand), "0-0",
 	}
 	one := encoded(p.t, "k")
 	if p.script.Name == "pack" {

@@ -25,3 +25,9 @@ func (r receipt) addresses(yield func(i int, addr codec.EntryID)) {
 		}
 	}
 }
+
+// last is the address of the last message.
+func (r receipt) last() (last codec.EntryID) {
+	r.addresses(func(_ int, addr codec.EntryID) { last = addr })
+	return last
+}

@@ -17,9 +17,10 @@ import (
 type sender struct {
 	producer string
 	named    bool
-	number   uint64   // last one given
-	sent     []*batch // in order; those without a number were never sent under this producer
-	failures int      // rounds in a row without progress
+	number   uint64        // last one given
+	above    codec.EntryID // the highest address that was acknowledged: a server that lost it must not give it again
+	sent     []*batch      // in order; those without a number were never sent under this producer
+	failures int           // rounds in a row without progress
 	pause    time.Duration
 	declare  bool // the server does not know the stream, or knows it otherwise
 
@@ -65,16 +66,13 @@ func (s *sender) calls(addr tier.Address, identity codec.Identity) ([]tier.Call,
 		if b.since.IsZero() {
 			b.since = time.Now()
 		}
-		switch {
-		case s.named:
-			b.number = b.position
-		case b.number == 0:
+		if b.number == 0 {
 			s.number++
 			b.number = s.number
 		}
 		b.identity = identity
 		var err error
-		if calls[i], err = b.call(addr, s.producer, s.named); err != nil {
+		if calls[i], err = b.call(addr, s); err != nil {
 			return nil, err
 		}
 	}
@@ -196,14 +194,17 @@ func (s *sender) stop(err error) {
 }
 
 func (s *sender) end(b *batch, err error) {
-	if err != nil && !errors.Is(err, ErrAlreadyAppended) {
-		s.failedAt = b.position
+	if err != nil && s.named && !errors.Is(err, ErrAlreadyAppended) {
+		s.failedAt = b.number
 	}
 	switch {
 	case err == nil:
 		s.messages += len(b.messages)
 		s.bytes += b.bytes
 		s.lead = time.Until(b.receipt.first.Time())
+		if last := b.receipt.last(); last.Compare(s.above) > 0 {
+			s.above = last
+		}
 	case tier.OutcomeUnknown(err):
 		s.unknown++
 	default:

@@ -41,7 +41,7 @@ func (s *twin) run(c tier.Call) stream.Answer {
 	if err != nil {
 		panic(err)
 	}
-	producer, messages := c.Keys[1], c.Args[5:]
+	producer, messages := c.Keys[1], c.Args[6:]
 	last, known := s.last[producer]
 	switch {
 	case s.full:
@@ -167,7 +167,7 @@ func (m *senderModel) add(n int) {
 func (m *senderModel) note(calls []tier.Call) {
 	for _, c := range calls {
 		key := c.Keys[1] + " " + c.Args[0]
-		messages := strings.Join(c.Args[5:], ",")
+		messages := strings.Join(c.Args[6:], ",")
 		if before, ok := m.sent[key]; ok {
 			require.Equal(m.t, before, messages, "the number was given to other messages")
 		}

@@ -122,7 +122,7 @@ func NewWriter(client *tier.Client, cfg WriterConfig) (*Writer, error) {
 
 // Declare makes the stream known, as the first append does, and returns what its ids are derived from.
 //
-// Errors: *BrandTakenError, *BrandDiffersError, tier.ErrScopesExhausted, *tier.NodeConflictError.
+// Errors: *BrandTakenError, *BrandDiffersError, ErrBrandsExhausted, tier.ErrScopesExhausted, *tier.NodeConflictError.
 func (w *Writer) Declare(ctx context.Context) (codec.Identity, error) {
 	return w.place.declare(ctx, w.cfg.Brand)
 }
@@ -158,7 +158,7 @@ func (w *Writer) AppendAt(ctx context.Context, position uint64, ms []codec.Messa
 	return w.append(ctx, ms, position)
 }
 
-func (w *Writer) append(ctx context.Context, ms []codec.Message, position uint64) ([]codec.ID, error) {
+func (w *Writer) append(ctx context.Context, ms []codec.Message, number uint64) ([]codec.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, w.notSent(err)
 	}
@@ -167,7 +167,7 @@ func (w *Writer) append(ctx context.Context, ms []codec.Message, position uint64
 		return nil, err
 	}
 	w.mu.Lock()
-	b, offset := w.join(encoded, bytes, position)
+	b, offset := w.join(encoded, bytes, number)
 	w.mu.Unlock()
 	if err := w.wait(ctx, b); err != nil {
 		return nil, err
@@ -211,12 +211,12 @@ func (w *Writer) encodeOne(m *codec.Message) (string, error) {
 }
 
 // join puts messages into the batch that is sent next, or after it, and counts the caller among those who wait. The
-// caller holds mu.
-func (w *Writer) join(encoded []string, bytes int, position uint64) (b *batch, offset int) {
-	if n := len(w.queue); n > 0 && position == 0 && w.queue[n-1].fits(len(encoded), bytes) {
+// number is that of a named producer, else 0. The caller holds mu.
+func (w *Writer) join(encoded []string, bytes int, number uint64) (b *batch, offset int) {
+	if n := len(w.queue); n > 0 && number == 0 && w.queue[n-1].fits(len(encoded), bytes) {
 		b = w.queue[n-1]
 	} else {
-		b = &batch{position: position, size: w.cfg.Pack, done: make(chan struct{})}
+		b = &batch{number: number, size: w.cfg.Pack, done: make(chan struct{})}
 		w.queue = append(w.queue, b)
 	}
 	offset = len(b.messages)
@@ -254,7 +254,7 @@ func (w *Writer) abandon(ctx context.Context, b *batch) error {
 	for i, queued := range w.queue {
 		if queued == b && b.waiters == 0 {
 			w.queue = append(w.queue[:i:i], w.queue[i+1:]...)
-			w.dropBehind(b.position)
+			w.dropBehind(b.number)
 			return w.notSent(context.Cause(ctx))
 		}
 	}
@@ -312,7 +312,7 @@ func (w *Writer) dropBehind(position uint64) {
 	}
 	kept := w.queue[:0:0]
 	for _, b := range w.queue {
-		if b.position > position {
+		if b.number > position {
 			b.finish(w.notSent(errOvertaken))
 			continue
 		}
@@ -323,14 +323,10 @@ func (w *Writer) dropBehind(position uint64) {
 
 // identity declares the stream when that is needed. A server that forgot the stream is told its brand again.
 func (w *Writer) identity(ctx context.Context) (codec.Identity, error) {
-	known, brand := w.place.identity.Load(), w.cfg.Brand
-	if known != nil && !w.out.declare {
+	if known := w.place.identity.Load(); known != nil && !w.out.declare {
 		return *known, nil
 	}
-	if known != nil && brand == "" {
-		brand = known.Brand
-	}
-	id, err := w.place.declare(ctx, brand)
+	id, err := w.place.declare(ctx, w.cfg.Brand)
 	if err == nil {
 		w.out.declare = false
 	}

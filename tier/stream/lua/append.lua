@@ -10,13 +10,14 @@
 -- ARGV[3] node      that the caller derives ids with
 -- ARGV[4] field     of the stream in the scope
 -- ARGV[5] brand     that the caller derives ids with
--- ARGV[6..]         encoded messages
+-- ARGV[6] above     the highest address that this writer was given: a log that lost it begins in the millisecond after
+-- ARGV[7..]         encoded messages
 -- Replies {code, first id, count, size}: ok | dup (an earlier receipt) | past (named: at or below the last, receipt gone)
 --   | order (not last + 1) | unknown (above 1, no key) | undeclared | removed | range (ids leave their 41 bits)
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
 local number, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])
-local node, field, brand = ARGV[3], ARGV[4], ARGV[5]
-local first_message = 6
+local node, field, brand, above = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local first_message = 7
 local call = redis.call
 
 local declared = call('HMGET', scope, 'node', field)
@@ -67,13 +68,15 @@ local function undo() -- as if it had not been added: readers count what was
   call('XDEL', log, first)
   call('XSETID', log, first, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
 end
-if ms < 1704067200000 or ms + 2 > last_ms then
+local given_ms, given_seq = parse(above)
+local behind = ms < given_ms or (ms == given_ms and seq <= given_seq)
+if ms < 1704067200000 or math.max(ms, behind and given_ms + 1 or 0) + 2 > last_ms then
   undo()
   return {'range', '', 0, 0}
 end
-if seq > 4095 then -- a foreign writer ran on in this millisecond: begin the next
+if behind or seq > 4095 then -- the log lost what was given, or a foreign writer ran on in this millisecond: begin the next
   undo()
-  ms, seq = ms + 1, 0
+  ms, seq = math.max(ms, given_ms) + 1, 0
   first = call('XADD', log, string.format('%.0f-0', ms), 'm', ARGV[first_message])
 end
 local at = string.format('%.0f-*', ms)

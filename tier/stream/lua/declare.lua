@@ -5,8 +5,9 @@
 -- ARGV[1] node           the scope's node number, from the registry
 -- ARGV[2] stream         name
 -- ARGV[3] wanted         '1' when ARGV[4] is the only brand that will do, else '0'
--- ARGV[4..] brands       candidates, best first
--- Replies {'ok', brand} | {'brand', brand it has} | {'taken', stream that has the wanted one} | {'node', stored number}
+-- ARGV[4..] brands       candidates, best first; when none is wanted and all are taken, any free one will do
+-- Replies {'ok', brand} | {'brand', brand it has} | {'taken', stream that has the wanted one} | {'full', ''}: no brand is free
+--   | {'node', stored number}
 local scope = KEYS[1]
 local node, stream, wanted = ARGV[1], ARGV[2], ARGV[3] == '1'
 
@@ -23,7 +24,12 @@ if not brand then
     holder = redis.call('HGET', scope, 'brand:' .. ARGV[i])
     if not holder or holder == stream then brand = ARGV[i]; break end
   end
-  if not brand then return {'taken', holder} end
+  if not brand and wanted then return {'taken', holder} end
+  for n = 0, brand and -1 or 17575 do
+    local any = string.char(65 + math.floor(n / 676), 65 + math.floor(n / 26) % 26, 65 + n % 26)
+    if not redis.call('HGET', scope, 'brand:' .. any) then brand = any; break end
+  end
+  if not brand then return {'full', ''} end
 end
 if have ~= brand then
   redis.call('HSET', scope, 'node', node, field, brand, 'brand:' .. brand, stream)

@@ -10,12 +10,13 @@
 -- ARGV[3] node      that the caller derives ids with
 -- ARGV[4] field     of the stream in the scope
 -- ARGV[5] brand     that the caller derives ids with
--- ARGV[6..]         size, bytes; size, bytes; ...
+-- ARGV[6] above     the highest address that this writer was given
+-- ARGV[7..]         size, bytes; size, bytes; ...
 -- Replies {code, first message's id, count, size}: as append.lua
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
 local number, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])
-local node, field, brand = ARGV[3], ARGV[4], ARGV[5]
-local first_pack = 6
+local node, field, brand, above = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local first_pack = 7
 local call = redis.call
 
 local declared = call('HMGET', scope, 'node', field)
@@ -45,7 +46,7 @@ end
 
 local t = call('TIME')
 local ms, seq = t[1] * 1000 + math.floor(t[2] / 1000), -1
-local function above(id)
+local function pass(id)
   local m, s = string.match(id, '^(%d+)%-(%d+)$')
   m, s = tonumber(m), tonumber(s)
   if m > ms or (m == ms and s > seq) then ms, seq = m, s end
@@ -58,12 +59,13 @@ end
 local function generated() -- the top is an entry that is gone: only XINFO, which copies two whole entries, knows it
   local info = call('XINFO', 'STREAM', log)
   for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then above(info[i + 1]) end
+    if info[i] == 'last-generated-id' then pass(info[i + 1]) end
   end
 end
+pass(above) -- which the log may have lost
 local top = call('XREVRANGE', log, '+', string.format('%.0f-0', ms), 'COUNT', 1)
 if top[1] then
-  above(top[1][1])
+  pass(top[1][1])
 elseif call('XLEN', log) == 0 and call('EXISTS', log) == 1 then -- all was trimmed, of this millisecond perhaps
   generated()
 end

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,6 +109,23 @@ func (p *place) readable(ctx context.Context) error {
 	}
 	if n, askErr := m.AsInt64(); askErr != nil || n == 1 {
 		return askErr
+	}
+	return err
+}
+
+// isRemoved is ErrStreamRemoved when the stream is marked so now, whatever is known of it.
+func (p *place) isRemoved(ctx context.Context) error {
+	field, err := p.field(ctx)
+	if err == nil && strings.HasPrefix(field, tier.GoneMark) {
+		err = fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
+	}
+	return err
+}
+
+// gone tells a reader that misses history whether that is because the stream was removed.
+func (p *place) gone(ctx context.Context, err error) error {
+	if errors.Is(err, ErrTrimmed) {
+		return cmp.Or(p.isRemoved(ctx), err)
 	}
 	return err
 }

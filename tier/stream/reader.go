@@ -39,7 +39,7 @@ func (r *Reader) Identity(ctx context.Context) (codec.Identity, error) { return 
 // codec.MaxEntryID the end; any <ms>-<seq> in between will do, whether or not it exists, inside a pack too. Foreign and
 // undecodable entries are yielded raw.
 //
-// An error ends it: ErrNoStream, ErrTrimmed if what is asked for, or was to be read next, is gone.
+// An error ends it: ErrNoStream, ErrStreamRemoved, ErrTrimmed if what is asked for, or was to be read next, is gone.
 func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Record, error] {
 	return func(yield func(codec.Record, error) bool) {
 		if err := r.place.readable(ctx); err != nil {
@@ -58,7 +58,7 @@ func (r *Reader) walk(ctx context.Context, c *cursor, from, to codec.EntryID, yi
 			err = r.place.identify(ctx)
 		}
 		if err != nil {
-			yield(codec.Record{}, err)
+			yield(codec.Record{}, r.place.gone(ctx, err))
 			return
 		}
 		if !r.yieldPage(page, from, to, yield) {

@@ -26,6 +26,8 @@ var (
 	buryScript        = load("bury")
 	retireScript      = load("retire")
 	leaveScript       = load("leave")
+	removeScript      = load("remove")
+	purgeScript       = load("purge")
 )
 
 func load(name string) *tier.Script {

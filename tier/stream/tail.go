@@ -17,7 +17,7 @@ const tailWait = 500 * time.Millisecond
 // Tail yields the messages from an address on and goes on with what is appended, until ctx ends: then it ends without an
 // error. The stream need not exist yet. A failure of the server or of the connection is retried with a growing pause.
 //
-// An error ends it: ErrTrimmed, or what the server refuses for good.
+// An error ends it: ErrStreamRemoved, ErrTrimmed, or what the server refuses for good.
 func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.Record, error] {
 	return func(yield func(codec.Record, error) bool) {
 		c := newCursor(r.place, from, codec.MaxEntryID)
@@ -49,8 +49,11 @@ func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.R
 func (r *Reader) await(ctx context.Context, c *cursor) ([]codec.Entry, error) {
 	before := *c
 	page, err := c.next(ctx)
+	if err == nil && len(page) == 0 && c.added == 0 { // a log that goes before it held anything is not missed
+		err = r.place.isRemoved(ctx)
+	}
 	if err != nil {
-		return nil, err
+		return nil, r.place.gone(ctx, err)
 	}
 	if len(page) > 0 {
 		if err := r.place.identify(ctx); err != nil {

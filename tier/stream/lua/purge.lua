@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+-- Purges a log: entries -> none. Its ids go on above the old ones; the groups stay, hold nothing, and go on with what
+-- comes next. Members are refused until they ask again. Nothing goes when the caller does not know all groups.
+-- KEYS[1] log        STREAM
+-- KEYS[2..] parts    HASH: hash and owners of the first group, of the second, ...
+-- ARGV[1..] groups   names; those whose keys are among the parts first
+-- Replies {'ok' | 'none' when there is no log, entries that went} | {'changed', 0} when there is another group
+local log = KEYS[1]
+local call = redis.call
+
+if call('EXISTS', log) == 0 then return {'none', 0} end
+local parts = {}
+for i = 1, #ARGV do parts[ARGV[i]] = 2 * i end
+local groups = call('XINFO', 'GROUPS', log)
+for _, g in ipairs(groups) do
+  if not parts[g[2]] then return {'changed', 0} end
+end
+local top, added, deleted, entries = '0-0', 0, '0-0', 0
+local info = call('XINFO', 'STREAM', log)
+for i = 1, #info, 2 do
+  if info[i] == 'last-generated-id' then top = info[i + 1] end
+  if info[i] == 'entries-added' then added = info[i + 1] end
+  if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
+  if info[i] == 'length' then entries = info[i + 1] end
+end
+local function above(a, b)
+  local am, as = string.match(a, '^(%d+)%-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)%-(%d+)$')
+  am, bm = tonumber(am), tonumber(bm)
+  return am > bm or (am == bm and tonumber(as) > tonumber(bs))
+end
+
+call('UNLINK', log) -- takes no longer for many entries, which XTRIM does
+call('XGROUP', 'CREATE', log, '-', '0-0', 'MKSTREAM') -- the only way to an empty log
+call('XGROUP', 'DESTROY', log, '-')
+call('XSETID', log, top, 'ENTRIESADDED', added, 'MAXDELETEDID', deleted)
+for _, g in ipairs(groups) do
+  local at = above(g[8], top) and g[8] or top -- one that begins in the future still does
+  call('XGROUP', 'CREATE', log, g[2], at)
+  local hash, owners = KEYS[parts[g[2]]], KEYS[parts[g[2]] + 1]
+  if hash and call('EXISTS', hash) == 1 then
+    call('HSET', hash, 'floor', at, 'added', added)
+    call('DEL', owners)
+  end
+end
+return {'ok', entries}

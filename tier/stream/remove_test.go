@@ -186,10 +186,10 @@ func TestChangedMeanwhile(t *testing.T) {
 
 // TestRemoveSweeps: the receipts of a producer that was not there yet when the keys were listed go as well.
 func TestRemoveSweeps(t *testing.T) {
-	for _, kind := range kinds {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			f, proxy := setUpProxied(t, tiertest.Private(t, kind))
+			f, proxy := setUpProxied(t, tiertest.Shared(t, kind))
 			f.append(f.writer(stream.WriterConfig{}), 3)
 			other := *f
 			other.client = tiertest.Dial(t, f.server)

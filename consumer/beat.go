@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -21,23 +22,31 @@ func (r *run) beatLoop() {
 	every := r.lease / beatsPerLease
 	retireEach := max(1, int(retireEvery/every))
 	for n := 1; tier.Pause(r.calls, every); n++ {
-		if !r.renew(n%idleBeatEvery == 0) {
+		if !r.beat(n%idleBeatEvery == 0) {
 			return
 		}
 		if n%retireEach == min(retireAtFirstAt, retireEach-1) {
-			if err := r.member.Retire(r.calls); err != nil && !r.worthWaiting("retire", err) {
+			if err := r.member.Retire(r.calls); err != nil && reactionTo(err) != ask && !r.worthWaiting("retire", err) {
 				return
 			}
 		}
 	}
 }
 
-// renew renews what is in flight, at most maxEntries. With nothing in flight it sends a mere beat, or nothing at all.
-func (r *run) renew(beat bool) bool {
+// beat renews what is in flight, and writes down how far the group is if anything was settled. With neither it sends
+// nothing, unless it has to show that it is alive.
+func (r *run) beat(show bool) bool {
 	entries := r.desk.entries()
-	if len(entries) == 0 && !beat {
-		return true
+	if len(entries) > 0 || show {
+		if !r.renew(entries) {
+			return false
+		}
 	}
+	return !r.settled.Swap(false) || r.call(r.calls, "checkpoint", func() error { return r.member.Checkpoint(r.calls) })
+}
+
+// renew renews entries, at most maxEntries; without any it shows that this member is alive.
+func (r *run) renew(entries []codec.EntryID) bool {
 	return r.call(r.calls, "renew", func() error {
 		entries = r.desk.inFlight(entries)
 		gone, err := r.member.Renew(r.calls, entries)

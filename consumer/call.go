@@ -14,7 +14,7 @@ type reaction uint8
 const (
 	goOn   reaction = iota
 	again           // after a pause
-	ask             // what this member still holds, then again
+	ask             // what this member still holds, after making its group again if that is lost, then again
 	giveUp          // waiting does not help: the run ends
 )
 
@@ -28,9 +28,9 @@ func reactionTo(err error) reaction {
 	}
 	switch class := tier.Classify(err); {
 	case class == nil:
-		return giveUp // not of a server or a connection: a removed stream, a reply that cannot be read
-	case class == tier.ErrNoGroup:
-		return giveUp // not healed yet: a group that was lost is made again by its operator
+		return giveUp // not of a server or a connection: a removed stream or group, a reply that cannot be read
+	case class.Reaction == tier.Heal:
+		return ask
 	case class.Reaction == tier.Surface:
 		return giveUp
 	default:
@@ -65,7 +65,7 @@ func (r *run) repeat(wait context.Context, name string, f, resync func() error) 
 				continue
 			}
 			if err == nil {
-				err = tier.ErrFenced
+				err = tier.ErrFenced // once more
 			}
 		}
 		if err == nil {
@@ -113,13 +113,36 @@ func (r *run) resync() error {
 	return err
 }
 
-// sync asks what is held. The caller has the line and no read is under way, until it has reconciled.
+// sync asks what is held; a group that the server has lost is made again first. The caller has the line and no read is
+// under way, until it has reconciled.
 func (r *run) sync() ([]tier.Held, error) {
 	held, err := r.member.Sync(r.calls)
+	if errors.Is(err, tier.ErrNoGroup) {
+		if err = r.rebuild(); err == nil {
+			held, err = r.member.Sync(r.calls)
+		}
+	}
 	if err == nil {
 		r.fenced.Store(false)
 	}
 	return held, err
+}
+
+// rebuild makes the group again. What it costs depends on what the server still knew.
+func (r *run) rebuild() error {
+	was, err := r.member.Rebuild(r.calls)
+	if err != nil {
+		return err
+	}
+	r.metrics.rebuilds[was.How].Inc()
+	switch was.How {
+	case tier.Resumed:
+		r.log.warn("the server had lost the group; it goes on after what was settled at the last checkpoint: what was settled since comes again",
+			slog.String("after", was.After.String()))
+	case tier.Restarted:
+		r.log.warn("the server had lost the stream; the group begins with what was written since", slog.String("after", was.After.String()))
+	}
+	return nil
 }
 
 // reconcile drops what is held no more, and returns what is held though nobody here knows of it.
@@ -127,7 +150,7 @@ func (r *run) reconcile(held []tier.Held) (unknown []tier.Held) {
 	lost, unknown := r.desk.reconcile(held)
 	if len(lost) > 0 {
 		r.metrics.lost[lostLease].Add(float64(len(lost)))
-		r.log.warn("leases lost: other consumers have taken over entries that this one holds; it was silent for longer than the lease",
+		r.log.warn("leases lost: this consumer was silent for longer than the lease, or the server lost the group",
 			slog.Int("entries", len(lost)), slog.String("first", lost[0].entry.String()), slog.Duration("lease", r.lease))
 	}
 	return unknown

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/echomq/pipeline/tier"
 )
 
 // minLease is the shortest lease that leaves room for three renewals and a pause of the process between them.
@@ -39,16 +42,17 @@ func (c *Consumer) Ready() <-chan struct{} { return c.ready }
 // not begun, lets handlers finish for up to Config.DrainTimeout, settles what they did, and leaves the group. It returns
 // nil after a clean stop.
 //
-// A server that cannot be reached once the consumer has joined is waited for. What does not get better by waiting ends
-// Run in the same orderly way: a missing right, a key of a wrong type, a group that was deleted.
+// A server that cannot be reached, is loading or failing over, is waited for, and a group or stream that it has lost is
+// made again. What does not get better by waiting ends Run in the same orderly way: a missing right, a key of a wrong
+// type, a stream or a group that was deleted by its verb.
 //
-// Errors, possibly joined: what Join answered; ErrRan; ErrLeaseTooShort; a *tier.Error that is not worth waiting for;
+// Errors, possibly joined: what Join answered last; ErrRan; ErrLeaseTooShort; a *tier.Error that is not worth waiting for;
 // *StuckError; *UnsettledError.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.ran.CompareAndSwap(false, true) {
 		return ErrRan
 	}
-	member, err := c.source.Join(ctx, c.cfg.Name)
+	member, err := c.join(ctx)
 	if err != nil {
 		return fmt.Errorf("consumer: join: %w", err)
 	}
@@ -57,4 +61,20 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	close(c.ready)
 	return newRun(c, ctx, member).untilStopped(ctx)
+}
+
+// join joins the source, and waits for a server that is not to be had just now.
+func (c *Consumer) join(ctx context.Context) (Member, error) {
+	for try := 1; ; try++ {
+		member, err := c.source.Join(ctx, c.cfg.Name)
+		if err == nil || reactionTo(err) == giveUp {
+			return member, err
+		}
+		if try == 1 {
+			c.cfg.Logger.Warn("consumer waits for its server", slog.Any("err", err))
+		}
+		if !tier.Pause(ctx, tier.CallDelay(try)) {
+			return nil, err
+		}
+	}
 }

@@ -10,9 +10,10 @@ import (
 )
 
 var (
-	// ErrLeaseLost is the cause with which a handler's context ends when another consumer has taken over its message:
-	// this one was silent for longer than the lease. Nothing that the handler returns has an effect.
-	ErrLeaseLost = errors.New("consumer: the lease was lost: another consumer has the message now")
+	// ErrLeaseLost is the cause with which a handler's context ends when another consumer has taken over its message,
+	// since this one was silent for longer than the lease, or when the server has lost the group. Nothing that the handler
+	// returns has an effect; the message comes again if it still exists.
+	ErrLeaseLost = errors.New("consumer: the lease was lost: another consumer has the message now, or it comes again")
 	// ErrDrainTimeout is the cause with which a handler's context ends when the consumer is stopping and
 	// Config.DrainTimeout is over. The message is handed back, and this attempt is not counted.
 	ErrDrainTimeout = errors.New("consumer: stopping: the drain time is over")

@@ -24,6 +24,7 @@ type fetcher struct {
 	perItem int  // messages an entry has: the most of late
 	failed  int  // reads in a row
 	suspect bool // entries may be held here that nobody knows of
+	newest  codec.EntryID
 }
 
 func (r *run) fetchLoop() {
@@ -121,7 +122,11 @@ func (f *fetcher) read(n int, wait time.Duration) bool {
 	}
 	f.suspect = true // the next step finds out
 	f.failed++
-	if reactionTo(err) != ask && (!f.worthWaiting("read", err) || !tier.Pause(f.fetching, tier.CallDelay(f.failed))) {
+	asks := reactionTo(err) == ask
+	if asks && f.failed <= fencesInARow {
+		return true
+	}
+	if !asks && !f.worthWaiting("read", err) || !tier.Pause(f.fetching, tier.CallDelay(f.failed)) {
 		f.recoverAlone() // once, for the sake of those who would wait for a lease
 		return false
 	}
@@ -136,12 +141,27 @@ func (f *fetcher) readOnce(n int, wait time.Duration) (ok bool, err error) {
 		return false, err
 	}
 	f.learnSize(leased)
+	f.noticeRewind(leased)
 	if len(leased) > 0 && f.fenced.Load() {
 		return f.recover(leased), nil
 	}
 	f.closeIfStopping()
 	f.desk.takeNew(leased)
 	return true, nil
+}
+
+// noticeRewind tells when a group gives out again what it gave out before: somebody has reset it, or the server came back
+// with older data. Nothing is to be done about it, but whoever runs the consumer should know why things happen twice.
+func (f *fetcher) noticeRewind(leased []tier.Leased) {
+	if len(leased) == 0 {
+		return
+	}
+	if first := leased[0].Entry; first.Compare(f.newest) <= 0 {
+		f.metrics.rewinds.Inc()
+		f.log.warn("the group went back: it was reset, or the server lost its newest data; what was handled since comes again",
+			slog.String("from", first.String()), slog.String("newest", f.newest.String()))
+	}
+	f.newest = leased[len(leased)-1].Entry
 }
 
 // closeIfStopping comes before what was fetched is added: once the stop has begun, none of it is begun.

@@ -21,7 +21,9 @@ type metrics struct {
 
 	released  map[string]prometheus.Counter // by reason
 	lost      map[string]prometheus.Counter // by cause
-	callFails *prometheus.CounterVec        // by call
+	rebuilds  map[tier.Rebuild]prometheus.Counter
+	rewinds   prometheus.Counter
+	callFails *prometheus.CounterVec // by call
 }
 
 // Reasons why entries are released.
@@ -49,6 +51,8 @@ func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 		buryFailures: f.counter("bury_failures_total", "Moves to the dead letters that the server refused; the entries stay pending. Someone has to act."),
 		released:     map[string]prometheus.Counter{},
 		lost:         map[string]prometheus.Counter{},
+		rebuilds:     map[tier.Rebuild]prometheus.Counter{},
+		rewinds:      f.counter("group_rewinds_total", "Reads that brought entries at or below one that was read before: the group was reset, or the server lost what it knew last."),
 	}
 	deliveries := f.vec("deliveries_total", "Messages given to the handler, by how it ended.", "outcome")
 	for o := range outcomes {
@@ -61,6 +65,10 @@ func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 	lost := f.vec("lost_entries_total", "Entries that this consumer held and could not settle, by cause: their lease was lost to another consumer, they were trimmed (retention), or they were trimmed or settled by another program while they were handled (gone).", "cause")
 	for _, cause := range []string{lostLease, lostRetention, lostGone} {
 		m.lost[cause] = lost.WithLabelValues(cause)
+	}
+	rebuilds := f.vec("group_rebuilds_total", "Times the server had lost the group, by how it came back: found made again by another consumer, resumed where everything was settled, restarted because the stream was lost.", "how")
+	for _, how := range []tier.Rebuild{tier.Found, tier.Resumed, tier.Restarted} {
+		m.rebuilds[how] = rebuilds.WithLabelValues(string(how))
 	}
 	m.callFails = f.vec("call_failures_total", "Calls to the server that failed and were, or will be, tried again, by call.", "call")
 	m.callFails.WithLabelValues("read")

@@ -102,6 +102,15 @@ func (m pulled) Sync(ctx context.Context) (out []tier.Held, err error) {
 	return out, err
 }
 
+func (m pulled) Rebuild(ctx context.Context) (out tier.Rebuilt, err error) {
+	err = m.p.call(ctx, "rebuild", func() error { out, err = m.Member.Rebuild(ctx); return err })
+	return out, err
+}
+
+func (m pulled) Checkpoint(ctx context.Context) error {
+	return m.p.call(ctx, "checkpoint", func() error { return m.Member.Checkpoint(ctx) })
+}
+
 func (m pulled) Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error) {
 	err = m.p.call(ctx, "settle", func() error { acked, err = m.Member.Settle(ctx, entries); return err })
 	return acked, err

@@ -92,8 +92,11 @@ func TestFatal(t *testing.T) {
 		do   func(s *stage)
 		want error
 	}{
-		{"group deleted", func(s *stage) { require.NoError(s.t, s.group(s.client).Delete(s.t.Context())) }, tier.ErrNoGroup},
-		{"log deleted", func(s *stage) { s.other("DEL", s.addr.LogKey()) }, tier.ErrNoGroup},
+		{"group deleted", func(s *stage) { require.NoError(s.t, s.group(s.client).Delete(s.t.Context())) }, stream.ErrGroupDeleted},
+		{"B30: stream removed", func(s *stage) {
+			s.other("HSET", tier.ScopeKey(s.addr.Scope), tier.StreamField(s.addr.Stream), tier.GoneMark+"ORD")
+			s.other("DEL", s.addr.LogKey())
+		}, stream.ErrStreamRemoved},
 		{"key of another type", func(s *stage) {
 			s.other("DEL", s.addr.LogKey())
 			s.other("SET", s.addr.LogKey(), "x")

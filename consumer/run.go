@@ -35,6 +35,7 @@ type run struct {
 	line    sync.Mutex  // see call
 	reading sync.Mutex  // held from a read's request until its entries are known here
 	fenced  atomic.Bool // a call was refused, and no Sync has been made since
+	settled atomic.Bool // something was, and no checkpoint has been made since
 
 	workers conc.WaitGroup
 	loops   conc.WaitGroup
@@ -57,6 +58,7 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 		metrics: newMetrics(c.cfg.Registerer, origin),
 		log:     newThrottle(log),
 	}
+	r.settled.Store(true) // by whoever was here before
 	r.desk = newDesk(values, c.cfg.MaxInFlight, func(delta int) { r.metrics.inFlight.Add(float64(delta)) })
 	r.calls, r.endCalls = context.WithCancel(values)
 	r.fetching, r.stopFetching = context.WithCancel(ctx)

@@ -60,6 +60,7 @@ func (s *settler) settle() bool {
 		switch {
 		case err == nil:
 			s.metrics.settled.Add(float64(len(batch)))
+			s.settled.Store(true)
 			s.desk.remove(batch)
 		case tier.OutcomeUnknown(err):
 			s.desk.doubt(batch)

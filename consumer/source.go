@@ -33,6 +33,11 @@ type Member interface {
 	// Sync learns the member's number and what it holds, at most 4096 entries, the oldest.
 	Sync(ctx context.Context) ([]tier.Held, error)
 
+	// Rebuild makes the group again after tier.ErrNoGroup. Checkpoint writes down up to where everything is settled, which
+	// is where Rebuild lets it go on.
+	Rebuild(ctx context.Context) (tier.Rebuilt, error)
+	Checkpoint(ctx context.Context) error
+
 	// Settle and Renew take at most 4096 entries.
 	Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error)
 	Renew(ctx context.Context, entries []codec.EntryID) (gone []codec.EntryID, err error)

@@ -110,11 +110,11 @@ func (r *run) abandon() error {
 	return &UnsettledError{Entries: n, Err: r.failure.last}
 }
 
-// leave takes this member out of the group if it holds nothing. Otherwise, or when the server is away, others retire it.
+// leave writes down how far the group is, and takes this member out of it if it holds nothing. Otherwise, or when the server is away, others retire it.
 func (r *run) leave() {
 	ctx, cancel := context.WithTimeout(r.desk.t.values, flushTime)
 	defer cancel()
-	if err := r.member.Leave(ctx); err != nil {
+	if err := errors.Join(r.member.Checkpoint(ctx), r.member.Leave(ctx)); err != nil {
 		r.log.warn("consumer not removed from its group, others will do it", slog.Any("err", err))
 	}
 }

@@ -90,6 +90,9 @@ func NumberField(number int) string { return "node:" + strconv.Itoa(number) }
 const (
 	LeaseField = "lease" // ms
 	StartField = "start" // id of the first message, as declared
+	FloorField = "floor" // every entry at or below it is settled
+	// DeletedField holds when the group was deleted by its verb, unix ms; with it there are no others.
+	DeletedField = "deleted"
 )
 
 // BeatField holds a member's last beat in the hash at OwnersKey, beside its number.

@@ -26,6 +26,21 @@ type Taken struct {
 	Done   bool            // the look has come to the end of the pending list
 }
 
+// Rebuilt says what became of a group that the server had lost.
+type Rebuilt struct {
+	How   Rebuild
+	After codec.EntryID // the group reads on after it; zero when another member made it again
+}
+
+// Rebuild is a way in which a lost group came back.
+type Rebuild string
+
+const (
+	Found     Rebuild = "found"     // another member made it again
+	Resumed   Rebuild = "resumed"   // at its floor: what was settled since the last checkpoint comes again
+	Restarted Rebuild = "restarted" // at the beginning: the log is another one than it was
+)
+
 // ErrFenced says that a call of a group's member was refused whole, with no effect: entries of its were taken over since
 // it last looked, or its consumer was removed.
 var ErrFenced = errors.New("tier: refused: entries of this consumer were taken over")

@@ -57,7 +57,7 @@ func codeOf(err error) int {
 		errors.Is(err, codec.ErrID), errors.Is(err, codec.ErrEntryID), errors.Is(err, stream.ErrBadCall):
 		return exitUsage
 	case errors.As(err, &missing), errors.Is(err, stream.ErrNoStream), errors.Is(err, stream.ErrNotFound),
-		errors.Is(err, stream.ErrStreamRemoved):
+		errors.Is(err, stream.ErrStreamRemoved), errors.Is(err, stream.ErrGroupDeleted):
 		return exitNotFound
 	case errors.Is(err, errNothing):
 		return exitNothing

@@ -190,6 +190,9 @@ func (c *check) group(ctx context.Context, addr tier.Address, name string) error
 
 // terms are what a group's members agree on.
 func (c *check) terms(key string, row map[string]string) {
+	if _, deleted := row[tier.DeletedField]; deleted {
+		return
+	}
 	lease, ok := row[tier.LeaseField] // of another program's group that was reset, there is none
 	if ms, err := strconv.ParseInt(lease, 10, 64); ok && (err != nil || ms < MinLease.Milliseconds()) {
 		c.broken(key, "has the lease %.32q, not milliseconds", lease)

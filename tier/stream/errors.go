@@ -13,6 +13,8 @@ var (
 	ErrNoStream = errors.New("stream: no such stream: append to it first, or check the address")
 	// ErrStreamRemoved: the stream was removed by its verb while this writer or reader was at work.
 	ErrStreamRemoved = errors.New("stream: the stream was removed: open it anew to create it again")
+	// ErrGroupDeleted: the group was deleted by its verb while this member was at work.
+	ErrGroupDeleted = errors.New("stream: the group was deleted: join it anew to create it again")
 	// ErrNotFound: no message has this id.
 	ErrNotFound = errors.New("stream: no message with this id")
 	// ErrIDSpace: the stream's top is so far in the future that its ids are at their end.

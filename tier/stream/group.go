@@ -73,54 +73,70 @@ func (g *Group) Name() string { return g.cfg.Name }
 // Address of the stream.
 func (g *Group) Address() tier.Address { return g.place.addr }
 
-// Create creates the group at its start, and an empty stream if there is none. A group that exists stays as it is.
+// Create creates the group at its start, and an empty stream if there is none. A group that exists stays as it is, and
+// one that the server has lost is made again where it was.
 //
 // Errors: ErrStreamRemoved, *LeaseDiffersError.
 func (g *Group) Create(ctx context.Context) error {
-	_, err := g.create(ctx)
+	_, err := g.create(ctx, false)
 	return err
 }
 
-// terms are what all members of a group agree on.
-type terms struct {
-	lease time.Duration
-	start codec.EntryID // messages of a pack below it are not the group's
+// made is what create found or did.
+type made struct {
+	code  string        // of create_group.lua
+	lease time.Duration // of the group, which all members agree on
+	start codec.EntryID // of the group: messages of a pack below it are not its own
+	after codec.EntryID // where a group that was made begins to read
 }
 
-func (g *Group) create(ctx context.Context) (terms, error) {
-	lease := g.cfg.Lease
+// markTTL is how long a deleted group is marked as such: as long as a member may be out of reach and come back.
+const markTTL = 24 * time.Hour
+
+// create makes the group unless it is there; lost says that it was. docs/architecture.md has the table.
+func (g *Group) create(ctx context.Context, lost bool) (made, error) {
+	lease, wasThere := g.cfg.Lease, "0"
 	if lease == 0 {
 		lease = DefaultLease
 	}
+	if lost {
+		wasThere = "1"
+	}
+	a := g.place.addr
 	m, err := g.place.client.Run(ctx, tier.Call{
 		Script: createGroupScript,
-		Keys:   []string{g.place.addr.LogKey(), g.place.addr.GroupKey(g.cfg.Name), tier.ScopeKey(g.place.addr.Scope)},
+		Keys:   []string{a.LogKey(), a.GroupKey(g.cfg.Name), tier.ScopeKey(a.Scope), a.OwnersKey(g.cfg.Name)},
 		Args: []string{
-			tier.StreamField(g.place.addr.Stream), g.cfg.Name, g.cfg.Start.after(), g.cfg.Start.at.String(),
-			strconv.FormatInt(lease.Milliseconds(), 10),
+			tier.StreamField(a.Stream), g.cfg.Name, g.cfg.Start.after(), g.cfg.Start.at.String(), millis(lease), wasThere,
 		},
 	})
 	if err != nil {
-		return terms{}, err
+		return made{}, err
 	}
-	reply, err := tier.Texts("create_group", m, 3)
+	reply, err := tier.Texts("create_group", m, 4)
 	if err != nil {
-		return terms{}, err
+		return made{}, err
 	}
-	if reply[0] == "removed" {
-		return terms{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, g.place.addr)
+	switch reply[0] {
+	case "removed":
+		return made{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, a)
+	case "deleted":
+		return made{}, fmt.Errorf("%w (%s of %s)", ErrGroupDeleted, g.cfg.Name, a)
 	}
 	ms, err1 := strconv.ParseInt(reply[1], 10, 64)
 	start, err2 := codec.ParseEntryID(reply[2])
 	if err := errors.Join(err1, err2); err != nil {
-		return terms{}, fmt.Errorf("stream: group %s: its hash is damaged: %w", g.cfg.Name, err)
+		return made{}, fmt.Errorf("stream: group %s: its hash is damaged: %w", g.cfg.Name, err)
 	}
-	t := terms{lease: time.Duration(ms) * time.Millisecond, start: start}
-	if g.cfg.Lease != 0 && t.lease != g.cfg.Lease {
-		return terms{}, &LeaseDiffersError{Group: g.cfg.Name, Have: t.lease, Ask: g.cfg.Lease}
+	after, _ := codec.ParseEntryID(reply[3]) // empty when the group was there
+	is := made{code: reply[0], lease: time.Duration(ms) * time.Millisecond, start: start, after: after}
+	if g.cfg.Lease != 0 && is.lease != g.cfg.Lease {
+		return made{}, &LeaseDiffersError{Group: g.cfg.Name, Have: is.lease, Ask: g.cfg.Lease}
 	}
-	return t, nil
+	return is, nil
 }
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // Reset moves the group to another start. What is pending is forgotten, its number is returned; members at work are
 // refused once and go on from the new start.
@@ -143,9 +159,9 @@ func (g *Group) Reset(ctx context.Context, start Start) (forgotten int, err erro
 	return int(n), err
 }
 
-// Delete deletes the group; members at work end with tier.ErrNoGroup. Its dead letters stay.
+// Delete deletes the group; members at work end with ErrGroupDeleted. Its dead letters stay.
 func (g *Group) Delete(ctx context.Context) error {
-	_, err := g.place.client.Run(ctx, tier.Call{Script: deleteGroupScript, Keys: g.keys(), Args: []string{g.cfg.Name}})
+	_, err := g.place.client.Run(ctx, tier.Call{Script: deleteGroupScript, Keys: g.keys(), Args: []string{g.cfg.Name, millis(markTTL)}})
 	return err
 }
 

@@ -290,7 +290,7 @@ func TestGroupDelete(t *testing.T) {
 				} else {
 					require.NoError(t, g.Delete(f.ctx))
 					require.NoError(t, g.Delete(f.ctx))
-					require.Equal(t, "0", f.text("EXISTS", f.addr().GroupKey("g")))
+					require.Equal(t, "1", f.text("HLEN", f.addr().GroupKey("g")), "more than the mark")
 					require.Equal(t, "0", f.text("EXISTS", f.addr().OwnersKey("g")))
 				}
 				require.Equal(t, "1", f.text("XLEN", f.addr().DeadKey("g")))

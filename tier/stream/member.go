@@ -37,11 +37,11 @@ func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
 	if err := tier.CheckName("consumer", name); err != nil {
 		return nil, err
 	}
-	t, err := g.create(ctx)
+	is, err := g.create(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{group: g, lease: t.lease, name: name, start: t.start, cursor: "-"}
+	m := &Member{group: g, lease: is.lease, name: name, start: is.start, cursor: "-"}
 	if _, err := m.Sync(ctx); err != nil {
 		return nil, err
 	}
@@ -156,6 +156,31 @@ func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
 	return held, err
 }
 
+// Rebuild makes the group again that the server has lost, after tier.ErrNoGroup. The member holds nothing then, and its
+// next Sync gives it a number.
+//
+// Errors: ErrStreamRemoved, ErrGroupDeleted: both were meant to go.
+func (m *Member) Rebuild(ctx context.Context) (tier.Rebuilt, error) {
+	m.group.place.identity.Store(nil) // the stream may be declared in another way by now
+	is, err := m.group.create(ctx, true)
+	if err != nil {
+		return tier.Rebuilt{}, err
+	}
+	how := map[string]tier.Rebuild{"resumed": tier.Resumed, "restarted": tier.Restarted}[is.code]
+	if how == "" {
+		how = tier.Found
+	}
+	return tier.Rebuilt{How: how, After: is.after}, nil
+}
+
+// Checkpoint writes down up to where everything is settled, so that the group can be made again there. What is settled
+// after the last one is what comes again if the server loses the group.
+func (m *Member) Checkpoint(ctx context.Context) error {
+	a := m.group.place.addr
+	_, err := m.run(ctx, checkpointScript, []string{a.LogKey(), a.GroupKey(m.group.cfg.Name)}, m.group.cfg.Name)
+	return err
+}
+
 // Settle settles entries, at most 4096, and returns how many of them were pending.
 func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error) {
 	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
@@ -204,7 +229,7 @@ func (m *Member) Release(ctx context.Context, held []tier.Held, delay time.Durat
 		return err
 	}
 	idle := max(0, m.lease-delay)
-	args := append(m.identify(), strconv.FormatInt(idle.Milliseconds(), 10))
+	args := append(m.identify(), millis(idle))
 	_, err := m.fenced(ctx, releaseScript, m.logAndOwners(), appendHeld(args, held))
 	return err
 }
@@ -221,7 +246,7 @@ func (m *Member) Bury(ctx context.Context, held []tier.Held, reason string) erro
 
 // Retire removes members that hold nothing and have been silent for ten leases.
 func (m *Member) Retire(ctx context.Context) error {
-	silence := strconv.FormatInt(10*m.lease.Milliseconds(), 10)
+	silence := millis(10 * m.lease)
 	reply, err := m.run(ctx, retireScript, m.logAndOwners(), m.group.cfg.Name, silence)
 	if err != nil {
 		return err

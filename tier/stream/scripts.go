@@ -18,6 +18,7 @@ var (
 	createGroupScript = load("create_group")
 	resetGroupScript  = load("reset_group")
 	deleteGroupScript = load("delete_group")
+	checkpointScript  = load("checkpoint")
 	syncScript        = load("sync")
 	settleScript      = load("settle")
 	renewScript       = load("renew")

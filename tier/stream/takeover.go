@@ -18,7 +18,7 @@ func (m *Member) TakeOver(ctx context.Context, n int) (tier.Taken, error) {
 		return tier.Taken{}, nil
 	}
 	args := append(m.identify(),
-		strconv.FormatInt(m.lease.Milliseconds(), 10), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)))
+		millis(m.lease), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)))
 	reply, err := m.run(ctx, takeoverScript, m.logAndOwners(), args...)
 	if err != nil {
 		return tier.Taken{}, err

@@ -161,6 +161,12 @@ var transitions = map[string]transition{
 		oom: true, call: func(s *scene) (string, error) { return "", s.other.Leave(s.f.ctx) },
 		after: "0:me:1 1:me:1 lag 1 dead 0 members 1",
 	}.row(),
+	"checkpoint": grouped{
+		oom: true, call: func(s *scene) (string, error) {
+			err := s.me.Checkpoint(s.f.ctx)
+			return fmt.Sprint(s.f.text("HGET", s.f.addr().GroupKey("g"), "floor") == s.ids[0].Prev().String(), s.f.text("HGET", s.f.addr().GroupKey("g"), "added")), err
+		}, after: sceneStart, answer: "true3",
+	}.row(),
 	"reset_group": grouped{oom: true, call: func(s *scene) (string, error) {
 		n, err := s.g.Reset(s.f.ctx, stream.Head())
 		return fmt.Sprint(n), err

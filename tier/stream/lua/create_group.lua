@@ -1,30 +1,69 @@
 #!lua flags=allow-oom
--- Creates a group at its declared start: absent -> present, with an empty log if there is none yet. A no-op when it is
--- there already. It runs on a full server, too: a consumer that starts there has to join before it can drain it.
+-- Makes a group: absent -> present, at its declared start; deleted -> present, the same; lost -> present, where it was,
+-- or at 0-0 when the log is another one than it was. With an empty log if there is none. A no-op when it is there
+-- already. It runs on a full server, too: a consumer that starts there has to join before it can drain it.
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] scope    HASH
+-- KEYS[4] owners   HASH    forgotten when the group is made: nobody may settle what an earlier one was given
 -- ARGV[1] field    of the stream in the scope
 -- ARGV[2] name     of the group
 -- ARGV[3] after    id after which it reads; '$' for what is new
 -- ARGV[4] start    the first message's id as declared, for packs that begin before it
 -- ARGV[5] lease    ms
--- Replies {'created' | 'exists' | 'removed', lease ms, start}
-local log, group, scope = KEYS[1], KEYS[2], KEYS[3]
-local field, name, after, start, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- ARGV[6] lost     '1': the caller was a member of it, '0': it may never have been
+-- Replies {code, lease ms, start, id after which it reads or ''}: created | exists | resumed (at its floor)
+--   | restarted (at 0-0) | removed (the stream, by its verb) | deleted (the group, by its verb; lost = '1' only)
+local log, group, scope, owners = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local field, name, after, start, lease, lost = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
+local call = redis.call
 
-local declared = redis.call('HGET', scope, field)
-if declared and string.sub(declared, 1, 1) == '-' then return {'removed', '', ''} end
-if redis.call('EXISTS', log) == 1 then
-  for _, g in ipairs(redis.call('XINFO', 'GROUPS', log)) do
+local function below(a, b)
+  local am, as = string.match(a, '^(%d+)%-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)%-(%d+)$')
+  am, bm = tonumber(am), tonumber(bm)
+  return am < bm or (am == bm and tonumber(as) < tonumber(bs))
+end
+local function top() -- of the log: entries ever added, last id
+  local added, last = 0, '0-0'
+  if call('EXISTS', log) == 1 then
+    local info = call('XINFO', 'STREAM', log)
+    for i = 1, #info, 2 do
+      if info[i] == 'entries-added' then added = info[i + 1] end
+      if info[i] == 'last-generated-id' then last = info[i + 1] end
+    end
+  end
+  return added, last
+end
+
+local declared = call('HGET', scope, field)
+if declared and string.sub(declared, 1, 1) == '-' then return {'removed', '', '', ''} end
+if call('EXISTS', log) == 1 then
+  for _, g in ipairs(call('XINFO', 'GROUPS', log)) do
     if g[2] == name then
-      redis.call('HSETNX', group, 'lease', lease)
-      redis.call('HSETNX', group, 'start', '0-0') -- of another program: where it began is not known
-      local row = redis.call('HMGET', group, 'lease', 'start')
-      return {'exists', row[1], row[2]}
+      call('HSETNX', group, 'lease', lease)
+      call('HSETNX', group, 'start', '0-0') -- of another program: where it began is not known
+      local row = call('HMGET', group, 'lease', 'start')
+      return {'exists', row[1], row[2], ''}
     end
   end
 end
-redis.call('XGROUP', 'CREATE', log, name, after, 'MKSTREAM')
-redis.call('HSET', group, 'lease', lease, 'start', start)
-return {'created', lease, start}
+local row = call('HMGET', group, 'lease', 'start', 'floor', 'added', 'deleted')
+local had_lease, had_start, floor, had_added, deleted = row[1], row[2], row[3], row[4], row[5]
+if deleted and lost then return {'deleted', '', '', ''} end
+local code = 'created'
+if not deleted and (floor or lost) then
+  local added, last = top()
+  lease = had_lease or lease
+  if floor and added >= tonumber(had_added) and not below(last, floor) then
+    code, after, start = 'resumed', floor, had_start
+  else -- all that there is was written after the loss
+    code, after, start = 'restarted', '0-0', '0-0'
+  end
+end
+call('XGROUP', 'CREATE', log, name, after, 'MKSTREAM')
+local added, last = top()
+if after == '$' then after = last end
+call('DEL', group, owners)
+call('HSET', group, 'lease', lease, 'start', start, 'floor', after, 'added', added)
+return {code, lease, start, after}

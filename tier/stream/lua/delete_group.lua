@@ -1,13 +1,20 @@
 #!lua flags=allow-oom
--- Deletes a group and what belongs to it: present -> absent. Its dead letters stay.
+-- Deletes a group and what belongs to it: present -> deleted, marked so for its members. Its dead letters stay.
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] owners   HASH
 -- ARGV[1] name     of the group
+-- ARGV[2] mark     ms that the mark stays
 -- Replies 1 | 0 when there was no such group
 local log, group, owners = KEYS[1], KEYS[2], KEYS[3]
-local name = ARGV[1]
+local name, mark = ARGV[1], ARGV[2]
 
-redis.call('DEL', group, owners)
-if redis.call('EXISTS', log) == 0 then return 0 end
-return redis.call('XGROUP', 'DESTROY', log, name)
+local known = redis.call('DEL', group, owners)
+local there = 0
+if redis.call('EXISTS', log) == 1 then there = redis.call('XGROUP', 'DESTROY', log, name) end
+if known + there > 0 then
+  local t = redis.call('TIME')
+  redis.call('HSET', group, 'deleted', t[1] * 1000 + math.floor(t[2] / 1000))
+  redis.call('PEXPIRE', group, mark)
+end
+return there

@@ -18,6 +18,11 @@ end
 if pending < 0 then return -1 end
 redis.call('XGROUP', 'DESTROY', log, name)
 redis.call('XGROUP', 'CREATE', log, name, after)
-redis.call('HSET', group, 'start', start)
+local info = redis.call('XINFO', 'STREAM', log)
+for i = 1, #info, 2 do
+  if info[i] == 'entries-added' then redis.call('HSET', group, 'added', info[i + 1]) end
+  if info[i] == 'last-generated-id' and after == '$' then after = info[i + 1] end
+end
+redis.call('HSET', group, 'start', start, 'floor', after)
 redis.call('DEL', owners)
 return pending

@@ -1,0 +1,211 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// keysSeen collects the keys of what was handled.
+type keysSeen struct {
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func (k *keysSeen) handle(_ context.Context, d *consumer.Delivery) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.seen == nil {
+		k.seen = map[string]int{}
+	}
+	k.seen[d.Key]++
+	return nil
+}
+
+// wait waits until n different keys were seen.
+func (k *keysSeen) wait(t *testing.T, n int) {
+	t.Helper()
+	tiertest.Eventually(t, patience, func() (bool, string) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.seen) == n, fmt.Sprintf("%d of %d keys seen: %v", len(k.seen), n, k.seen)
+	})
+}
+
+// TestConsumerHeals (B28, B29, B36): a server that loses what it knew does not end a consumer, and what exists is handled. The loss is told
+// in one line and in a metric.
+func TestConsumerHeals(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		lose func(s *stage)
+		how  tier.Rebuild
+		line string
+	}{
+		{"B28: flushed", func(s *stage) { s.other("FLUSHALL") }, tier.Restarted, "the server had lost the stream"},
+		{"B29: log deleted", func(s *stage) { s.other("DEL", s.addr.LogKey()) }, tier.Restarted, "the server had lost the stream"},
+		{"group destroyed", func(s *stage) { s.other("XGROUP", "DESTROY", s.addr.LogKey(), groupName) }, tier.Resumed, "the server had lost the group"},
+	} {
+		for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+			t.Run(tc.name+"/"+string(kind), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t, tiertest.Private(t, kind))
+				reg, out := prometheus.NewRegistry(), &lines{}
+				var seen keysSeen
+				r := s.run(s.source(), seen.handle, consumer.Config{Registerer: reg, Logger: slog.New(slog.NewTextHandler(out, nil))})
+				w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: s.addr.String(), Brand: "ORD"})
+				require.NoError(t, err)
+				put := func(from, to int) {
+					var ms []codec.Message
+					for i := from; i < to; i++ {
+						ms = append(ms, codec.Message{Key: fmt.Sprint(i)})
+					}
+					_, err := w.AppendBatch(t.Context(), ms)
+					require.NoError(t, err)
+				}
+				put(0, 20)
+				seen.wait(t, 20)
+				s.settled(patience)
+				s.floorAt(s.info().LastDelivered)
+				tc.lose(s)
+				put(20, 30)
+				seen.wait(t, 30)
+				s.settled(patience)
+				require.Equal(t, 1.0, sum(t, reg, "echomq_consumer_group_rebuilds_total", "how", string(tc.how)))
+				require.Equal(t, 1, out.count(tc.line), out.text())
+				r.stop()
+				require.NoError(t, r.wait(patience))
+			})
+		}
+	}
+}
+
+// lines is what was logged.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *lines) count(what string) int { return strings.Count(l.text(), what) }
+
+// TestHealIsBounded (B36): what comes again when the server loses a group is what was settled since the last checkpoint; an
+// orderly stop makes one, so that nothing comes again after it.
+func TestHealIsBounded(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.append(50, 1)
+		var first keysSeen
+		r := s.run(s.source(), first.handle, consumer.Config{})
+		first.wait(t, 50)
+		r.stop()
+		require.NoError(t, r.wait(patience))
+		s.other("XGROUP", "DESTROY", s.addr.LogKey(), groupName)
+
+		s.raw("*", "m", "not ours")
+		w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: s.addr.String()})
+		require.NoError(t, err)
+		_, err = w.Append(t.Context(), codec.Message{Key: "after"})
+		require.NoError(t, err)
+		var second keysSeen
+		r = s.run(s.source(), second.handle, consumer.Config{})
+		second.wait(t, 1)
+		require.Contains(t, second.seen, "after")
+		r.stop()
+		require.NoError(t, r.wait(patience))
+	})
+}
+
+// TestCheckpointWhileAtWork: a consumer that never stops writes down how far its group is, with its beats.
+func TestCheckpointWhileAtWork(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
+	s.run(s.source(), nothing, consumer.Config{})
+	ids := s.append(5, 1)
+	s.floorAt(ids[4].ServerEntry())
+}
+
+// floorAt waits until it is written down that all up to e is settled.
+func (s *stage) floorAt(e codec.EntryID) {
+	s.t.Helper()
+	key := s.addr.GroupKey(groupName)
+	tiertest.Eventually(s.t, patience, func() (bool, string) {
+		m, err := s.client.Do(context.Background(), key, s.client.B().Hget().Key(key).Field(tier.FloorField).Build())
+		require.NoError(s.t, err)
+		floor, err := m.ToString()
+		require.NoError(s.t, err)
+		return floor == e.String(), floor
+	})
+}
+
+// TestGroupGoesBack (B36): a server that comes back with an older state gives out again what was handled. The consumer goes on, and says so.
+func TestGroupGoesBack(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
+	reg := prometheus.NewRegistry()
+	var seen keysSeen
+	r := s.run(s.source(), seen.handle, consumer.Config{Registerer: reg})
+	s.append(5, 1)
+	seen.wait(t, 5)
+	s.settled(patience)
+	s.other("XGROUP", "SETID", s.addr.LogKey(), groupName, "0-0") // as a stale append-only file leaves it
+	tiertest.Eventually(t, patience, func() (bool, string) {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		return seen.seen["0"] == 2 && seen.seen["4"] == 2, fmt.Sprint(seen.seen)
+	})
+	require.Equal(t, 1.0, sum(t, reg, "echomq_consumer_group_rewinds_total", "", ""))
+	r.stop()
+	require.NoError(t, r.wait(patience))
+}
+
+// TestJoinWaits (B148): a consumer that starts while its server is loading, or away, waits for it.
+func TestJoinWaits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
+	tries := 0
+	c, err := consumer.New(sourceFunc(func(ctx context.Context, prefix string) (consumer.Member, error) {
+		if tries++; tries < 4 {
+			return nil, tier.Wrap("create_group", "k", tier.ErrLoading)
+		}
+		return s.source().Join(ctx, prefix)
+	}), nothing, consumer.Config{})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	get(t, c.Ready())
+	stop()
+	require.NoError(t, get(t, done))
+	require.Equal(t, 4, tries)
+}
+
+type sourceFunc func(ctx context.Context, prefix string) (consumer.Member, error)
+
+func (f sourceFunc) Join(ctx context.Context, prefix string) (consumer.Member, error) {
+	return f(ctx, prefix)
+}

@@ -82,7 +82,7 @@ func TestServer(t *testing.T) {
 	require.Equal(t, 1, q.run("tail", "shop/orders").code)
 	require.Equal(t, quoted(1, 1), data(t, p.ok("tail", "shop/orders")), "the data are kept")
 
-	r = p.ok("server", "--dir", filepath.Join(p.dir, "other"), "--timeout", "300ms")
+	r = p.ok("server", "--dir", filepath.Join(p.dir, "other"), "--timeout", "3s")
 	require.Equal(t, "unix://"+p.dir+"/other/server.sock\n", r.out)
 }
 

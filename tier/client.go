@@ -2,9 +2,9 @@ package tier
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,6 +17,9 @@ type Options struct {
 	// CallTimeout bounds each call that does not wait on the server. Default 10 s. Shorter than the server's slowest
 	// script, it turns good writes into writes of unknown outcome; long, it makes a frozen server noticed late.
 	CallTimeout time.Duration
+	// TLS is what valkeys:// and rediss:// URLs connect with, where files named by the URL do not do; what the URL names
+	// takes its place. Nil: the system's certificates are trusted.
+	TLS *tls.Config
 	// Logger receives warnings about the server's settings. Nil discards.
 	Logger *slog.Logger
 }
@@ -41,20 +44,28 @@ type Client struct {
 	block  rueidis.Client // a connection for each read that waits, with small buffers
 	server Server
 
-	gate    gate
-	fenced  atomic.Uint64 // the value of gate.changes at the last check of the version fence
-	fenceMu sync.Mutex
+	gate gate
 
 	numbersMu sync.Mutex
 	numbers   map[string]int // scope -> node number, proposed again to a server that lost it
 }
 
-// Dial connects, compares the version fence and probes the server. The caller closes the client.
+// Dial connects, compares the version fence and probes the server. The caller closes the client. A URL is one of
 //
-// Errors: ErrURL, ErrUnreachable, ErrAuth, ErrPermission, *VersionError, ErrServerTooOld.
+//	valkey://user:password@host:6379/0?db=0    redis:// means the same
+//	valkeys://host                             with TLS; rediss:// means the same
+//	valkey://a:6379,b:6379,c:6379              some nodes of a cluster; one is enough while it runs
+//	valkey://a:26379,b:26379?sentinel=main     the primary that sentinels know as main
+//	unix:///path/to/socket
+//
+// and its parameters are db, a number; ca, cert and key, PEM files for TLS: whom to trust, and who the client is;
+// sentinel, with sentinel-user and sentinel-password where sentinels want them: user and password are those of the
+// primary. With TLS, sentinels speak it as well.
+//
+// Errors: ErrURL, ErrUnreachable, ErrTLS, ErrAuth, ErrPermission, *VersionError, ErrServerTooOld.
 func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 	opts.setDefaults()
-	opt, err := clientOption(url)
+	opt, err := clientOption(url, opts.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +81,6 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 		return nil, Wrap("connect", "", err)
 	}
 	if err := c.probe(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
-	if err := c.checkFence(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -128,11 +135,7 @@ func (c *Client) Do(ctx context.Context, key string, cmd rueidis.Completed) (rue
 	op := cmd.Commands()[0]
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
-	var m rueidis.RedisMessage
-	err := c.behindFence(ctx, func(ctx context.Context) (err error) {
-		m, err = c.pipe.Do(ctx, cmd).ToMessage()
-		return err
-	})
+	m, err := c.pipe.Do(ctx, cmd).ToMessage()
 	return m, Wrap(op, key, err)
 }
 
@@ -148,14 +151,7 @@ func (c *Client) DoMulti(ctx context.Context, key string, cmds ...rueidis.Comple
 	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
-	var results []rueidis.RedisResult
-	err := c.behindFence(ctx, func(ctx context.Context) error {
-		results = c.pipe.DoMulti(ctx, cmds...)
-		return notConnected(results[0])
-	})
-	if err != nil {
-		return nil, Wrap(names[0][0], names[0][1], err)
-	}
+	results := c.pipe.DoMulti(ctx, cmds...)
 	for i, r := range results {
 		if err := r.Error(); err != nil && !isNil(err) {
 			return nil, Wrap(names[i][0], names[i][1], err)
@@ -187,11 +183,7 @@ func (c *Client) Wait(ctx context.Context, key string, wait time.Duration, cmd r
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+min(waitMargin, c.opts.CallTimeout))
 	defer cancel()
-	var m rueidis.RedisMessage
-	err := c.behindFence(ctx, func(ctx context.Context) (err error) {
-		m, err = c.block.Do(ctx, cmd).ToMessage()
-		return err
-	})
+	m, err := c.block.Do(ctx, cmd).ToMessage()
 	return m, Wrap(op, key, err)
 }
 

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -51,6 +52,7 @@ var (
 	ErrPermission  = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
 	ErrAuth        = &Class{Code: "NOAUTH", Reaction: Surface, Advice: "the server wants a user and a password: put them into the URL file or PIPELINE_URL"}
 	ErrWrongType   = &Class{Code: "WRONGTYPE", Reaction: Surface, Advice: "the key holds another type, so another program wrote to it: rename or delete it, or take another name"}
+	ErrTLS         = &Class{Code: "TLS", Reaction: Surface, Advice: "no trusted connection: check ca, cert and key of the URL, and that the server's certificate holds the host as the URL has it"}
 	ErrUnreachable = &Class{Code: "UNREACHABLE", Reaction: BackOff, Advice: "the server cannot be reached: check the address, and that it runs"}
 	ErrNetwork     = &Class{Code: "NETWORK", Reaction: BackOff, Advice: "the connection broke before the reply: look at the server's log, and try again", unknown: true}
 	ErrTimeout     = &Class{Code: "TIMEOUT", Reaction: BackOff, Advice: "no reply within the call's time: check the server's load, and try again", unknown: true}
@@ -129,7 +131,7 @@ func classOf(err error) *Class {
 	}
 	var op *net.OpError
 	switch {
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr), errors.Is(err, errUnfenced):
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr):
 		return ErrUnreachable
 	case errors.Is(err, rueidis.ErrClosing):
 		return ErrClosed
@@ -142,6 +144,27 @@ func classOf(err error) *Class {
 	default:
 		return ErrNetwork
 	}
+}
+
+// unreachable is the error of a connection that was not made: nothing was sent on it.
+func unreachable(op, key string, err error) error {
+	class := ErrUnreachable
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var said *net.OpError
+	if errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &said) && said.Op == "remote error" {
+		class = ErrTLS
+	}
+	return &Error{Op: op, Key: key, Class: class, Err: err}
+}
+
+// refused is the error of a command that a server refused with a text.
+func refused(op, key, text string) error {
+	e := &Error{Op: op, Key: key, Class: classOfText(text), Err: errors.New(text)}
+	if e.Class == ErrPermission {
+		e.Err = permissionError(e.Err)
+	}
+	return e
 }
 
 // permissionInScript are what a refusal by the access list starts with inside a script, where it has no code: of Valkey

@@ -10,7 +10,7 @@ import (
 // Parsers are fuzzed by themselves: through Dial, each input would cost a connection.
 
 // ParseURL is how Dial reads a URL.
-func ParseURL(url string) (rueidis.ClientOption, error) { return clientOption(url) }
+func ParseURL(url string) (rueidis.ClientOption, error) { return clientOption(url, nil) }
 
 // ParseInfo is how the probe reads INFO.
 func ParseInfo(text string) (Server, error) { return parseInfo(text) }

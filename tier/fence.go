@@ -2,8 +2,8 @@ package tier
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net"
 	"strings"
 )
 
@@ -20,61 +20,86 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("tier: the server holds data of %q, this program speaks %q: use a program of that version, or another server", e.Found, Wire)
 }
 
-// behindFence makes a call whose connection was made before the fence was last compared. The client library connects
-// when a call needs it: the first try is refused a new connection, so that the fence can be compared before the second.
-func (c *Client) behindFence(ctx context.Context, call func(context.Context) error) error {
-	if err := c.checkFence(ctx); err != nil {
-		return err
-	}
-	err := call(context.WithValue(ctx, noDial{}, true))
-	if !errors.Is(err, errUnfenced) {
-		return err
-	}
-	c.fenced.Store(0)
-	if err := c.checkFence(ctx); err != nil {
-		return err
-	}
-	return call(ctx)
+// fence claims the version of a deployment or compares it, on each new connection before anything else is sent: behind
+// it may stand another server, or an emptied one.
+type fence struct {
+	login [][]string // the commands that come before
 }
 
-// checkFence claims the version fence or compares it, whenever a connection was made or lost since it was last looked
-// at: behind a new connection may stand another server, or an emptied one.
-func (c *Client) checkFence(ctx context.Context) error {
-	if c.gate.changes.Load() == c.fenced.Load() {
+// check closes the connection when it fails. A node of a cluster that does not serve VersionKey names the one that does,
+// which is asked in its place.
+func (f *fence) check(ctx context.Context, conn net.Conn, connect func(addr string) (net.Conn, error)) error {
+	found, err := f.ask(ctx, conn)
+	if addr, moved := movedTo(err, conn); moved {
+		var owner net.Conn
+		if owner, err = connect(addr); err == nil {
+			found, err = f.ask(ctx, owner)
+			owner.Close()
+		}
+	}
+	if err == nil && !sameMajor(found, Wire) {
+		err = &VersionError{Found: found}
+	}
+	if err != nil {
+		conn.Close()
+	}
+	return err
+}
+
+// ask is what stands at VersionKey, after it was claimed if nothing did.
+func (f *fence) ask(ctx context.Context, conn net.Conn) (string, error) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	found, err := f.claimed(newTalk(conn))
+	if !stop() {
+		err = unreachable("GET", VersionKey, ctx.Err())
+	}
+	return found, err
+}
+
+func (f *fence) claimed(t *talk) (string, error) {
+	get := []string{"GET", VersionKey}
+	found, absent, err := t.ask(append(f.login[:len(f.login):len(f.login)], get)...)
+	if err != nil || !absent {
+		return found, err
+	}
+	if _, _, err = t.ask([]string{"SET", VersionKey, Wire, "NX"}); err != nil {
+		return "", err
+	}
+	found, _, err = t.ask(get)
+	return found, err
+}
+
+// reclaimFence is check on a connection that has passed it, whose server may have been emptied since.
+func (c *Client) reclaimFence(ctx context.Context) error {
+	m, err := c.Do(ctx, VersionKey, c.B().Set().Key(VersionKey).Value(Wire).Nx().Get().Build())
+	if isNil(err) {
 		return nil
 	}
-	c.fenceMu.Lock()
-	defer c.fenceMu.Unlock()
-	changes := c.gate.changes.Load()
-	if changes == c.fenced.Load() {
-		return nil
-	}
-	found, err := c.fence(ctx)
 	if err != nil {
 		return err
 	}
-	if !sameMajor(found, Wire) {
-		return &VersionError{Found: found}
+	found, err := m.ToString()
+	if err == nil && !sameMajor(found, Wire) {
+		err = &VersionError{Found: found}
 	}
-	c.fenced.Store(changes)
-	return nil
+	return err
 }
 
-func (c *Client) fence(ctx context.Context) (string, error) {
-	get := c.pipe.B().Get().Key(VersionKey)
-	found, err := c.pipe.Do(ctx, get.Build()).ToString()
-	if err == nil {
-		return found, nil
+// movedTo is the address in an answer such as "MOVED 3999 127.0.0.1:6381". Without a host it is the one that was asked.
+func movedTo(err error, conn net.Conn) (addr string, moved bool) {
+	e, ok := err.(*Error)
+	if !ok || e.Class != ErrMoved {
+		return "", false
 	}
-	if !isNil(err) {
-		return "", Wrap("GET", VersionKey, err)
+	words := strings.Fields(e.Err.Error())
+	host, port, err := net.SplitHostPort(words[len(words)-1])
+	if err != nil {
+		return "", false
 	}
-	claim := c.pipe.B().Set().Key(VersionKey).Value(Wire).Nx().Build()
-	if err := c.pipe.Do(ctx, claim).Error(); err != nil && !isNil(err) {
-		return "", Wrap("SET", VersionKey, err)
+	if host == "" {
+		host, _, _ = net.SplitHostPort(conn.RemoteAddr().String())
 	}
-	found, err = c.pipe.Do(ctx, c.pipe.B().Get().Key(VersionKey).Build()).ToString()
-	return found, Wrap("GET", VersionKey, err)
+	return net.JoinHostPort(host, port), true
 }
 
 // sameMajor compares "name:major.minor.patch" up to the major number.

@@ -3,30 +3,26 @@ package tier
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 
 	"github.com/redis/rueidis"
 )
 
-// gate stands where connections are made. It counts those that were made and lost, and makes none for a call that has to
-// compare the fence first.
+// gate is the way in which all connections are made. The client library, which connects when it likes (for a call, after
+// a failover, to learn the slots of a cluster), gets none whose server was not asked for its version first.
 type gate struct {
-	changes atomic.Uint64
-	sealed  atomic.Bool // once the client is dialed; what the library connects by itself, in a cluster, passes all the same
+	fence fence
 
 	mu      sync.Mutex
 	dialing context.Context // of Dial: connections that are made meanwhile end with it
 	stops   []func() bool
 }
 
-// open lets connections be made until ctx ends or close is called.
+// open binds the connections that are made until close is called to ctx.
 func (g *gate) open(ctx context.Context) { g.dialing = ctx }
 
 func (g *gate) close() {
-	g.sealed.Store(true)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, stop := range g.stops {
@@ -44,35 +40,42 @@ func (g *gate) bind(conn net.Conn) {
 	}
 }
 
-// noDial is the key of a context whose call gets no new connection.
-type noDial struct{}
-
-// errUnfenced says that nothing was sent, since a connection would have had to be made.
-var errUnfenced = errors.New("a new connection, whose server was not asked for its version")
-
-// before puts the gate before the way in which connections are made.
+// before puts the gate before the way in which connections are made. Those to sentinels pass: they hold no data.
 func (g *gate) before(opt *rueidis.ClientOption) {
 	dial := opt.DialCtxFn
 	if dial == nil {
 		dial = dialTCP
 	}
+	opt.Sentinel.Dialer = opt.Dialer
+	opt.Sentinel.Dialer.FallbackDelay = toSentinel
+	g.fence.login = login(opt)
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
-		if g.sealed.Load() && ctx.Value(noDial{}) != nil {
-			return nil, errUnfenced
+		ctx, cancel := context.WithTimeout(g.first(ctx), d.Timeout)
+		defer cancel()
+		connect := func(addr string) (net.Conn, error) {
+			conn, err := dial(ctx, addr, d, cfg)
+			if err != nil {
+				return nil, unreachable("connect", "", err)
+			}
+			return conn, nil
 		}
-		if !g.sealed.Load() { // the library asks for the first ones without a context
-			ctx = g.first(ctx)
+		conn, err := connect(addr)
+		if err == nil && d.FallbackDelay != toSentinel {
+			err = g.fence.check(ctx, conn, connect)
 		}
-		conn, err := dial(ctx, addr, d, cfg)
 		if err != nil {
 			return nil, err
 		}
-		g.changes.Add(1)
 		g.bind(conn)
-		return &watched{Conn: conn, gate: g}, nil
+		return conn, nil
 	}
 }
 
+// toSentinel marks the dialer of connections to sentinels: the library tells by nothing else what it dials. The value is
+// none that has a meaning of its own.
+const toSentinel = 300_000_001 // ns; the default is 300 ms
+
+// first is the context of Dial while it lasts: the library asks for the first connections without one.
 func (g *gate) first(ctx context.Context) context.Context {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,18 +90,4 @@ func dialTCP(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (
 		return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, "tcp", addr)
 	}
 	return d.DialContext(ctx, "tcp", addr)
-}
-
-// watched is a connection whose end is noticed before the client library hears of it.
-type watched struct {
-	net.Conn
-	gate *gate
-}
-
-func (w *watched) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
-	if err != nil {
-		w.gate.changes.Add(1)
-	}
-	return n, err
 }

@@ -40,7 +40,9 @@ func (e *NodeConflictError) Error() string {
 // Errors: *NodeConflictError, ErrScopesExhausted, *VersionError.
 func (c *Client) ScopeNode(ctx context.Context, scope string) (int, error) {
 	// A server that lost its data lost the fence too; whoever declares again claims it again.
-	c.fenced.Store(0)
+	if err := c.reclaimFence(ctx); err != nil {
+		return 0, err
+	}
 	known, err := c.StoredNode(ctx, scope)
 	if err != nil {
 		return 0, err

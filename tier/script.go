@@ -80,49 +80,30 @@ type Result struct {
 // refuse what comes out of order.
 func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 	results := make([]Result, len(calls))
-	fail := func(err error) []Result {
+	if err := oneSlot(calls); err != nil {
 		for i := range results {
 			results[i].Err = Wrap(calls[i].Script.Name, calls[i].Keys[0], err)
 		}
 		return results
 	}
-	if err := oneSlot(calls); err != nil {
-		return fail(err)
-	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
-	var replies []rueidis.RedisResult
-	if err := c.behindFence(ctx, func(ctx context.Context) error {
-		cmds := make([]rueidis.Completed, len(calls))
-		for i, call := range calls {
-			cmds[i] = c.evalsha(call)
-		}
-		replies = c.pipe.DoMulti(ctx, cmds...)
-		return notConnected(replies[0])
-	}); err != nil {
-		return fail(err)
+	cmds := make([]rueidis.Completed, len(calls))
+	for i, call := range calls {
+		cmds[i] = c.evalsha(call)
 	}
 	var missing []int
-	for i, r := range replies {
+	for i, r := range c.pipe.DoMulti(ctx, cmds...) {
 		if results[i] = result(calls[i], r); Classify(results[i].Err) == ErrNoScript {
 			missing = append(missing, i)
 		}
 	}
 	if len(missing) > 0 {
-		if err := c.behindFence(ctx, func(ctx context.Context) error {
-			cmds := make([]rueidis.Completed, len(missing))
-			for k, i := range missing {
-				cmds[k] = c.eval(calls[i])
-			}
-			replies = c.pipe.DoMulti(ctx, cmds...)
-			return notConnected(replies[0])
-		}); err != nil {
-			for _, i := range missing {
-				results[i].Err = Wrap(calls[i].Script.Name, calls[i].Keys[0], err)
-			}
-			return results
+		cmds = make([]rueidis.Completed, len(missing))
+		for k, i := range missing {
+			cmds[k] = c.eval(calls[i])
 		}
-		for k, r := range replies {
+		for k, r := range c.pipe.DoMulti(ctx, cmds...) {
 			results[missing[k]] = result(calls[missing[k]], r)
 		}
 	}
@@ -174,14 +155,6 @@ func oneSlot(calls []Call) error {
 		if i := slices.IndexFunc(call.Keys, func(k string) bool { return Slot(k) != slot }); i >= 0 {
 			return fmt.Errorf("%w: keys %q and %q lie on different slots", ErrServer, calls[0].Keys[0], call.Keys[i])
 		}
-	}
-	return nil
-}
-
-// notConnected is the error of a reply that says that nothing was sent for want of a fenced connection.
-func notConnected(r rueidis.RedisResult) error {
-	if err := r.NonRedisError(); errors.Is(err, errUnfenced) {
-		return err
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func (c *Client) Do(ctx context.Context, key string, cmd rueidis.Completed) (rue
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
 	m, err := c.pipe.Do(ctx, cmd).ToMessage()
-	return m, Wrap(op, key, err)
+	return m, c.wrap(op, key, err)
 }
 
 // DoMulti sends commands on keys of one slot in one write. The first failure is the error.
@@ -154,7 +154,7 @@ func (c *Client) DoMulti(ctx context.Context, key string, cmds ...rueidis.Comple
 	results := c.pipe.DoMulti(ctx, cmds...)
 	for i, r := range results {
 		if err := r.Error(); err != nil && !isNil(err) {
-			return nil, Wrap(names[i][0], names[i][1], err)
+			return nil, c.wrap(names[i][0], names[i][1], err)
 		}
 	}
 	return results, nil
@@ -184,7 +184,15 @@ func (c *Client) Wait(ctx context.Context, key string, wait time.Duration, cmd r
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+min(waitMargin, c.opts.CallTimeout))
 	defer cancel()
 	m, err := c.block.Do(ctx, cmd).ToMessage()
-	return m, Wrap(op, key, err)
+	return m, c.wrap(op, key, err)
+}
+
+// wrap is Wrap, with the reason where the client library knows only that there is no connection.
+func (c *Client) wrap(op, key string, err error) error {
+	if err != nil {
+		err = c.gate.because(err)
+	}
+	return Wrap(op, key, err)
 }
 
 func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -126,6 +126,9 @@ func Classify(err error) *Class {
 
 // classOf finds the class by the code at the front of a server's error, or by the kind of failure of the connection.
 func classOf(err error) *Class {
+	if class := Classify(err); class != nil {
+		return class
+	}
 	if re, ok := rueidis.IsRedisErr(err); ok {
 		return classOfText(re.Error())
 	}

@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 
@@ -17,6 +18,7 @@ type gate struct {
 	mu      sync.Mutex
 	dialing context.Context // of Dial: connections that are made meanwhile end with it
 	stops   []func() bool
+	refused *VersionError // by the last comparison
 }
 
 // open binds the connections that are made until close is called to ctx.
@@ -61,7 +63,7 @@ func (g *gate) before(opt *rueidis.ClientOption) {
 		}
 		conn, err := connect(addr)
 		if err == nil && d.FallbackDelay != toSentinel {
-			err = g.fence.check(ctx, conn, connect)
+			err = g.note(g.fence.check(ctx, conn, connect))
 		}
 		if err != nil {
 			return nil, err
@@ -69,6 +71,30 @@ func (g *gate) before(opt *rueidis.ClientOption) {
 		g.bind(conn)
 		return conn, nil
 	}
+}
+
+// note keeps the outcome of a comparison for because.
+func (g *gate) note(err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if version := (*VersionError)(nil); errors.As(err, &version) || err == nil {
+		g.refused = version
+	}
+	return err
+}
+
+// because is why a call found no connection: after a failover the client library stays with the address of the server
+// that is gone while the next one is refused, and reports only that.
+func (g *gate) because(err error) error {
+	if classOf(err) != ErrUnreachable {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refused != nil {
+		return g.refused
+	}
+	return err
 }
 
 // toSentinel marks the dialer of connections to sentinels: the library tells by nothing else what it dials. The value is

@@ -94,7 +94,7 @@ func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 	}
 	var missing []int
 	for i, r := range c.pipe.DoMulti(ctx, cmds...) {
-		if results[i] = result(calls[i], r); Classify(results[i].Err) == ErrNoScript {
+		if results[i] = c.result(calls[i], r); Classify(results[i].Err) == ErrNoScript {
 			missing = append(missing, i)
 		}
 	}
@@ -104,7 +104,7 @@ func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 			cmds[k] = c.eval(calls[i])
 		}
 		for k, r := range c.pipe.DoMulti(ctx, cmds...) {
-			results[missing[k]] = result(calls[missing[k]], r)
+			results[missing[k]] = c.result(calls[missing[k]], r)
 		}
 	}
 	for i := range results {
@@ -143,9 +143,9 @@ func (c *Client) eval(call Call) rueidis.Completed {
 	return c.pipe.B().Eval().Script(call.Script.Source).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
 }
 
-func result(call Call, r rueidis.RedisResult) Result {
+func (c *Client) result(call Call, r rueidis.RedisResult) Result {
 	m, err := r.ToMessage()
-	return Result{Message: m, Err: Wrap(call.Script.Name, call.Keys[0], err)}
+	return Result{Message: m, Err: c.wrap(call.Script.Name, call.Keys[0], err)}
 }
 
 // oneSlot guards the client library's builder, which panics on keys of several slots.

@@ -44,8 +44,8 @@ func (t *talk) ask(cmds ...[]string) (reply string, absent bool, err error) {
 			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(word), word)
 		}
 	}
-	// A server that refuses the connection says so and hangs up: what it says counts for more than a failed write.
-	_, wrong := io.WriteString(t.conn, b.String())
+	// A server that refuses the connection says so and hangs up: what it says is read, also when the write fails.
+	_, _ = io.WriteString(t.conn, b.String())
 	for _, cmd := range cmds {
 		key := ""
 		if cmd[0] == "GET" || cmd[0] == "SET" {
@@ -53,9 +53,6 @@ func (t *talk) ask(cmds ...[]string) (reply string, absent bool, err error) {
 		}
 		var refusal string
 		if reply, absent, refusal, err = t.read(); err != nil {
-			if wrong != nil {
-				err = wrong
-			}
 			return "", false, unreachable(cmd[0], key, err)
 		}
 		if refusal != "" {

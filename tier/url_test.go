@@ -17,6 +17,7 @@ func TestParseURL(t *testing.T) {
 		user, pass string
 		db         int
 		tls        bool
+		sentinel   [3]string // name, user, password
 	}
 	tests := []struct {
 		url  string
@@ -40,6 +41,9 @@ func TestParseURL(t *testing.T) {
 		{"valkey://[::1]:1", want{addr: []string{"[::1]:1"}}},
 		{"valkey://[::1]", want{addr: []string{"[::1]:6379"}}},
 		{"valkey://[::1]:1,[::2]:2,[::3]", want{addr: []string{"[::1]:1", "[::2]:2", "[::3]:6379"}}},
+		{"valkey://a,b:2?sentinel=m", want{addr: []string{"a:26379", "b:2"}, sentinel: [3]string{"m"}}},
+		{"valkeys://u:p@a/3?sentinel=m&sentinel-user=s&sentinel-password=t", want{addr: []string{"a:26379"}, user: "u", pass: "p", db: 3, tls: true, sentinel: [3]string{"m", "s", "t"}}},
+		{"valkey://?sentinel=m", want{addr: []string{"localhost:26379"}, sentinel: [3]string{"m"}}},
 		{"unix:///tmp/a.sock", want{addr: []string{"/tmp/a.sock"}}},
 		{"unix:///tmp/a,b?db=2", want{addr: []string{"/tmp/a,b"}, db: 2}},
 		{"unix://bob:pw@/tmp/a", want{addr: []string{"/tmp/a"}, user: "bob", pass: "pw"}},
@@ -48,7 +52,7 @@ func TestParseURL(t *testing.T) {
 		t.Run(tt.url, func(t *testing.T) {
 			o, err := tier.ParseURL(tt.url)
 			require.NoError(t, err)
-			require.Equal(t, tt.want, want{o.InitAddress, o.Username, o.Password, o.SelectDB, o.TLSConfig != nil})
+			require.Equal(t, tt.want, want{o.InitAddress, o.Username, o.Password, o.SelectDB, o.TLSConfig != nil, [3]string{o.Sentinel.MasterSet, o.Sentinel.Username, o.Sentinel.Password}})
 			if tt.want.tls {
 				require.Empty(t, o.TLSConfig.ServerName, "the host that is dialed")
 				require.False(t, o.TLSConfig.InsecureSkipVerify)
@@ -66,6 +70,8 @@ var badURLs = []string{
 	"valkey://u:secret@h#x", "valkey://u:secret\n@h",
 	"valkey://a,,b", "valkey://a,", "valkey://a:1,b:x", "valkey://a:1,b:99999", "valkey://a,b/c,d",
 	"unix://tmp/a.sock", "unix://", "unix:///a?path=secret",
+	"valkey://h?ca=secret", "redis://h?cert=secret&key=x", "unix:///a?sentinel=secret", "valkey://h?sentinel=", "valkey://h?sentinel=a&sentinel=secret",
+	"valkey://h?sentinel-password=secret", "valkey://h?sentinel=%secret", "valkey://h?db=1?db=2", "valkey://a:x?sentinel=secret",
 	"valkey://h?protocol=2", "valkey://h?client_name=x", "valkey://h?dial_timeout=1s", "valkey://h?write_timeout=1s", "valkey://h?max_retries=0", "rediss://h?skip_verify",
 }
 

@@ -77,8 +77,11 @@ func (a *app) noURL(command string) error {
 	return nil
 }
 
-// hasPassword looks for user:password@ in front of the host.
+// hasPassword looks for user:password@ in front of the host, and for the sentinels' password.
 func hasPassword(url string) bool {
+	if strings.Contains(url, "sentinel-password=") {
+		return true
+	}
 	_, rest, _ := strings.Cut(url, "://")
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 && !strings.Contains(rest[i:], "@") {
 		rest = rest[:i]

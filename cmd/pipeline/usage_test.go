@@ -25,7 +25,7 @@ func TestBadInput(t *testing.T) {
 		{"timeout", "streams --timeout soon", `--timeout "soon": want a length of time above zero, as in 500ms, 90s, 15m, 2h30m, 7d, 2w`},
 		{"timeout of zero", "streams --timeout 0s", `--timeout "0s": want a length of time`},
 		{"URL", "streams --url http://x", "--url: bad server URL: it starts with one of valkey://"},
-		{"URL with a parameter", "streams --url valkey://x?nope=1", "bad server URL: the only parameter is db=<number>"},
+		{"URL with a parameter", "streams --url valkey://x?nope=1", "bad server URL: the parameters are db, sentinel,"},
 		{"URL of a file", "streams --url-file x.csv", "--url-file x.csv: bad server URL: "},
 		{"help", "help nonsense", `unknown command "nonsense" (pipeline help lists them)`},
 		{"help, nearly", "help prodcue", `unknown command "prodcue"; did you mean produce? (pipeline help lists them)`},

@@ -44,6 +44,15 @@ type Config struct {
 	// needs TCP: Listen is "127.0.0.1:0" by default then.
 	Cluster bool
 
+	// Member makes the server a node in cluster mode that is of no cluster yet and
+	// owns no slots: the caller makes it part of one. It needs TCP as Cluster does,
+	// and excludes it.
+	Member bool
+
+	// File is a configuration file, read before all arguments. A sentinel needs
+	// one, and rewrites it. Default: none.
+	File string
+
 	// Args are more arguments for the server, as in "--maxmemory", "20mb". They
 	// come last and so win.
 	Args []string
@@ -72,11 +81,14 @@ func (c *Config) setDefaults() error {
 	if c.Socket == "" {
 		c.Socket = defaultSocket(dir)
 	}
-	if c.Cluster && c.Listen == "" {
+	if c.clustered() && c.Listen == "" {
 		c.Listen = loopback + ":0"
 	}
 	return nil
 }
+
+// clustered says whether the server is in cluster mode.
+func (c *Config) clustered() bool { return c.Cluster || c.Member }
 
 func (c *Config) validate() error {
 	if len(c.Socket) > maxSocketPath {
@@ -141,12 +153,16 @@ const loopback = "127.0.0.1"
 // port of the cluster bus. The host is bound even without a port: a later
 // CONFIG SET port must not open the server to the network.
 func (c *Config) args(host string, port, bus int) []string {
-	a := []string{
+	var a []string
+	if c.File != "" {
+		a = append(a, c.File)
+	}
+	a = append(a,
 		"--unixsocket", c.Socket, "--unixsocketperm", "700",
 		"--dir", c.Dir, "--save", "", "--appendonly", yesno(c.AppendOnly),
 		"--bind", host, "--port", strconv.Itoa(port), "--protected-mode", "yes",
-	}
-	if c.Cluster {
+	)
+	if c.clustered() {
 		a = append(a, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus), "--cluster-announce-ip", host)
 	}
 	return append(a, c.Args...)

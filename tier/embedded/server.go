@@ -58,7 +58,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 // picked says whether a port is of our choice.
 func (s *Server) picked() bool {
 	_, port, err := splitListen(s.cfg.Listen)
-	return s.cfg.Listen != "" && err == nil && (port == 0 || s.cfg.Cluster)
+	return s.cfg.Listen != "" && err == nil && (port == 0 || s.cfg.clustered())
 }
 
 func (s *Server) pickPorts() error {

@@ -143,6 +143,36 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// EndReplies closes one direction of all connections: clients read their end,
+// while what they send still reaches the server, until that answers.
+func (p *Proxy) EndReplies() { p.halfClose(func(l *link) net.Conn { return l.client }) }
+
+// EndRequests closes the other direction: the server reads the end of all
+// connections, and what it has not answered by then may be done or not.
+func (p *Proxy) EndRequests() { p.halfClose(func(l *link) net.Conn { return l.server }) }
+
+func (p *Proxy) halfClose(towards func(*link) net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		_ = towards(l).(interface{ CloseWrite() error }).CloseWrite()
+	}
+}
+
+// Switch lets the connections that come from now on end at another server, as
+// an address does that is moved to a promoted replica. Those that there are stay.
+func (p *Proxy) Switch(s *Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = s
+}
+
+func (p *Proxy) target() *Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server
+}
+
 // Refuse makes the proxy close new connections at once, or stop doing so. Those
 // that there are stay.
 func (p *Proxy) Refuse(refuse bool) {
@@ -195,7 +225,8 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial(p.server.Network(), p.server.Addr())
+		to := p.target()
+		server, err := net.Dial(to.Network(), to.Addr())
 		if err != nil {
 			client.Close() // a server that is down: as near to a refusal as we get
 			continue

@@ -393,3 +393,42 @@ func TestProxyEndsWithTheTest(t *testing.T) {
 	_, err := net.Dial("tcp", url)
 	require.Error(t, err)
 }
+
+// TestHalfClose: one direction ends; what goes the other way still arrives.
+func TestHalfClose(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey)
+	p := tiertest.NewProxy(t, s)
+	open := func() *raw {
+		c := connect(t, "tcp", strings.TrimPrefix(p.URL(), "valkey://"))
+		require.Equal(t, "+PONG", c.line("PING"))
+		return c
+	}
+	c := open()
+	p.EndReplies()
+	_, err := c.r.ReadByte()
+	require.ErrorIs(t, err, io.EOF)
+	c.send("SET", "k", "v")
+	tiertest.Eventually(t, limit, func() (bool, string) {
+		m := s.Command(t, "EXISTS", "k")
+		n, err := m.AsInt64()
+		return err == nil && n == 1, "not delivered"
+	})
+	c = open()
+	p.EndRequests()
+	_, err = c.r.ReadByte()
+	require.ErrorIs(t, err, io.EOF, "the server hangs up, and says so")
+}
+
+// TestSwitch: connections that come later end at the other server.
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	r := tiertest.NewReplicated(t, tiertest.Valkey)
+	p := tiertest.NewProxy(t, r.Primary)
+	role := func() string {
+		return connect(t, "tcp", strings.TrimPrefix(p.URL(), "valkey://")).bulk("INFO", "replication")
+	}
+	require.Contains(t, role(), "role:master")
+	p.Switch(r.Replica)
+	require.Contains(t, role(), "role:slave")
+}

@@ -97,7 +97,13 @@ func Shared(t testing.TB, k Kind) *Server {
 // "--maxmemory", "20mb" or "--appendonly", "yes".
 func Private(t testing.TB, k Kind, args ...string) *Server {
 	t.Helper()
-	s, err := launch(k, args...)
+	return private(t, k, embedded.Config{Cluster: k.Cluster(), Args: args})
+}
+
+// private starts a server that ends with the test.
+func private(t testing.TB, k Kind, cfg embedded.Config) *Server {
+	t.Helper()
+	s, err := launch(k, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +112,8 @@ func Private(t testing.TB, k Kind, args ...string) *Server {
 	return s
 }
 
-func launch(k Kind, args ...string) (*Server, error) {
+// launch starts a server in a directory of its own.
+func launch(k Kind, cfg embedded.Config) (*Server, error) {
 	if !slices.Contains(kinds, k) {
 		return nil, fmt.Errorf("tiertest: no kind of server is called %q", k)
 	}
@@ -121,7 +128,8 @@ func launch(k Kind, args ...string) (*Server, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	s, err := embedded.Start(ctx, embedded.Config{Binary: binary, Dir: dir, Cluster: k.Cluster(), Args: args})
+	cfg.Binary, cfg.Dir = binary, dir
+	s, err := embedded.Start(ctx, cfg)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -155,7 +163,7 @@ func (p *pool) get(k Kind) (*Server, error) {
 	p.mu.Lock()
 	once, ok := p.made[k]
 	if !ok {
-		once = sync.OnceValues(func() (*Server, error) { return launch(k) })
+		once = sync.OnceValues(func() (*Server, error) { return launch(k, embedded.Config{Cluster: k.Cluster()}) })
 		p.made[k] = once
 	}
 	p.mu.Unlock()

@@ -16,9 +16,15 @@ const (
 	claimTail  = "tail"  // all before `from` was read when `added` entries had been added
 )
 
+// How large pages are. The server answers a plain XRANGE with as many entries as it was asked for, whatever they weigh,
+// so the number follows what entries weighed of late. Only the script stops by bytes, at three times the price; it is for
+// what a plain page cannot prove.
 const (
-	pageEntries = 1000    // of one page, at most
-	pageBytes   = 1 << 20 // that a page should have
+	firstEntries = 16       // of the first page, whose entries nothing is known of
+	pageEntries  = 256      // of one page, at most
+	pageBytes    = 1 << 20  // that a page has as a rule
+	pageMost     = 16 << 20 // that it has if each entry is as large as the largest of late
+	pageStep     = 16       // entries that the script reads at a time
 )
 
 // cursor walks a log by pages. It holds the first entry of the next page back, so that a trim in between is noticed.
@@ -29,12 +35,12 @@ type cursor struct {
 	claim  string
 	added  uint64
 	follow bool // the end of the log is not the end of the walk: count what is added
-	count  int  // entries of the next page
+	size   pageSize
 	done   bool
 }
 
 func newCursor(p *place, from, to codec.EntryID) *cursor {
-	c := &cursor{place: p, from: from, to: to, claim: claimStart, count: 16}
+	c := &cursor{place: p, from: from, to: to, claim: claimStart}
 	if from.IsZero() {
 		c.claim = claimNone
 	}
@@ -52,7 +58,7 @@ func (c *cursor) next(ctx context.Context) ([]codec.Entry, error) {
 			return nil, err
 		}
 		if c.proven(entries) {
-			return c.advance(entries, 0), nil
+			return c.advance(entries, 0, len(entries) > c.size.count()), nil
 		}
 	}
 	return c.checked(ctx)
@@ -61,7 +67,7 @@ func (c *cursor) next(ctx context.Context) ([]codec.Entry, error) {
 // plain reads a page without asking what is gone: a third of the cost of the script.
 func (c *cursor) plain(ctx context.Context) ([]codec.Entry, error) {
 	key := c.place.addr.LogKey()
-	m, err := c.place.client.Do(ctx, key, c.place.client.B().Xrange().Key(key).Start(c.from.String()).End(c.to.String()).Count(int64(c.count+1)).Build())
+	m, err := c.place.client.Do(ctx, key, c.place.client.B().Xrange().Key(key).Start(c.from.String()).End(c.to.String()).Count(int64(c.size.count()+1)).Build())
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +76,7 @@ func (c *cursor) plain(ctx context.Context) ([]codec.Entry, error) {
 
 // proven: a page that begins with the entry that it had to begin with lacks nothing, since trims take from the front.
 func (c *cursor) proven(entries []codec.Entry) bool {
-	if c.follow && len(entries) <= c.count {
+	if c.follow && len(entries) <= c.size.count() {
 		return false // the count of what was added has to come from the same moment
 	}
 	return c.claim == claimNone || len(entries) > 0 && entries[0].ID == c.from
@@ -85,12 +91,15 @@ func (c *cursor) checked(ctx context.Context) ([]codec.Entry, error) {
 	m, err := c.place.client.Run(ctx, tier.Call{
 		Script: pageScript,
 		Keys:   []string{c.place.addr.LogKey()},
-		Args:   []string{c.from.String(), c.to.String(), strconv.Itoa(c.count + 1), c.claim, strconv.FormatUint(c.added, 10), counter},
+		Args: []string{
+			c.from.String(), c.to.String(), strconv.Itoa(c.size.count() + 1), c.claim, strconv.FormatUint(c.added, 10), counter,
+			strconv.Itoa(pageBytes), strconv.Itoa(pageStep),
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	reply, err := tier.Parts("page", m, 4)
+	reply, err := tier.Parts("page", m, 5)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +111,8 @@ func (c *cursor) checked(ctx context.Context) ([]codec.Entry, error) {
 		return nil, &TrimmedError{Stream: c.place.addr.String(), First: entryID(reply[2])}
 	}
 	added, err := reply[3].AsUint64()
-	return c.advance(entries, added), err
+	more, _ := reply[4].ToString()
+	return c.advance(entries, added, more != "" || len(entries) > c.size.count()), err
 }
 
 // inFirstPack: the walk begins at a message of the first entry that it reads. The script, which sees only the entry's id,
@@ -114,13 +124,13 @@ func (c *cursor) inFirstPack(entries []codec.Entry) bool {
 	return c.place.records(nil, entries[0])[0].Addr.Compare(c.from) <= 0
 }
 
-// advance moves past the page. Of a full page the last entry begins the next one.
-func (c *cursor) advance(entries []codec.Entry, added uint64) []codec.Entry {
-	if len(entries) > c.count {
-		page := entries[:c.count]
-		c.from, c.claim = entries[c.count].ID, claimSeen
-		c.count = nextCount(page)
-		return page
+// advance moves past the page. Unless it ends where the log does, the last entry begins the next one.
+func (c *cursor) advance(entries []codec.Entry, added uint64, more bool) []codec.Entry {
+	c.size.learn(entries)
+	if more {
+		last := len(entries) - 1
+		c.from, c.claim = entries[last].ID, claimSeen
+		return entries[:last]
 	}
 	c.done = !c.follow
 	if len(entries) > 0 {
@@ -130,13 +140,33 @@ func (c *cursor) advance(entries []codec.Entry, added uint64) []codec.Entry {
 	return entries
 }
 
-// nextCount sizes the next page by the bytes of this one.
-func nextCount(page []codec.Entry) int {
-	bytes := 1
+// pageSize follows entries that grow at once, and entries that shrink slowly. The zero value knows none.
+type pageSize struct {
+	mean    int // bytes of an entry of the last page
+	largest int // of late
+}
+
+// count is how many entries the next page should have.
+func (s *pageSize) count() int {
+	if s.largest == 0 {
+		return firstEntries
+	}
+	return max(1, min(pageEntries, pageBytes/s.mean, pageMost/s.largest))
+}
+
+func (s *pageSize) learn(page []codec.Entry) {
+	if len(page) == 0 {
+		return
+	}
+	sum, largest := 0, 1
 	for i := range page {
+		bytes := 0
 		for _, f := range page[i].Fields {
 			bytes += len(f)
 		}
+		sum += bytes
+		largest = max(largest, bytes)
 	}
-	return max(1, min(pageEntries, pageBytes*len(page)/bytes))
+	s.mean = max(1, sum/len(page))
+	s.largest = max(largest, s.largest-(s.largest+7)/8)
 }

@@ -79,21 +79,28 @@ func (b *Batch) Done() (done bool, first codec.EntryID, err error) {
 	return closed(b.b.done), b.b.receipt.first, b.b.err
 }
 
-// Pages are the sizes in bytes of the pages that a walk over the whole log reads: a page is what a reader holds.
-func (r *Reader) Pages(ctx context.Context) (sizes []int, err error) {
-	c := newCursor(r.place, codec.EntryID{}, codec.MaxEntryID)
+// Page is what a reader holds of a log.
+type Page struct{ Entries, Bytes int }
+
+// Pages are the pages of a walk from an address to the end.
+func (r *Reader) Pages(ctx context.Context, from codec.EntryID, follow bool) (pages []Page, err error) {
+	c := newCursor(r.place, from, codec.MaxEntryID)
+	c.follow = follow
 	for !c.done {
 		page, err := c.next(ctx)
 		if err != nil {
 			return nil, err
 		}
-		size := 0
+		if len(page) == 0 && follow {
+			break
+		}
+		p := Page{Entries: len(page)}
 		for i := range page {
 			for _, f := range page[i].Fields {
-				size += len(f)
+				p.Bytes += len(f)
 			}
 		}
-		sizes = append(sizes, size)
+		pages = append(pages, p)
 	}
-	return sizes, nil
+	return pages, nil
 }

@@ -19,6 +19,10 @@ type ReaderConfig struct {
 
 // Reader reads the history of one stream, and follows it. It leaves no trace on the server. It is safe for concurrent
 // use.
+//
+// Each loop over Range, Tail and the like reads page by page, the next when the last record of one was taken, however long
+// that takes. So it holds a page, and the one before it until that is collected. A page has at most 256 entries: 1 MiB as
+// a rule, 16 MiB when entries differ much. Only where large entries begin after small ones, one page has 256 of them.
 type Reader struct {
 	place *place
 }
@@ -92,7 +96,7 @@ func (r *Reader) Since(ctx context.Context, t time.Time) iter.Seq2[codec.Record,
 	return r.Range(ctx, codec.FloorEntry(t), codec.MaxEntryID)
 }
 
-// Last returns the newest n messages, ascending.
+// Last returns the newest n messages, ascending; they are all in memory at once.
 func (r *Reader) Last(ctx context.Context, n int) ([]codec.Record, error) {
 	if err := r.place.readable(ctx); err != nil {
 		return nil, err

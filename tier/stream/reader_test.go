@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -615,24 +614,4 @@ func TestRawLog(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, entryID(t, "1-2"), last[0].Addr)
 	})
-}
-
-// TestPagesAreBounded: of large entries a reader holds few at once, after the first page.
-func TestPagesAreBounded(t *testing.T) {
-	t.Parallel()
-	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
-	w := f.writer(stream.WriterConfig{})
-	big := codec.Message{Data: make([]byte, 1<<20-100)}
-	var large []codec.Message
-	for range 7 {
-		large = append(large, big)
-	}
-	for range 6 {
-		_, err := w.AppendBatch(f.ctx, large)
-		require.NoError(t, err)
-	}
-	sizes, err := f.reader().Pages(f.ctx)
-	require.NoError(t, err)
-	require.LessOrEqual(t, slices.Max(sizes), 16<<20, "%v", sizes)
-	require.LessOrEqual(t, slices.Max(sizes[1:]), 2<<20, "%v", sizes)
 }

@@ -7,11 +7,14 @@
 -- ARGV[4] claim    what the reader counts on: 'none' | 'start' (nothing was ever removed from ARGV[1] on)
 --   | 'seen' (the entry ARGV[1] was there at the last look) | 'tail' (all before ARGV[1] was read when ARGV[5] were added)
 -- ARGV[5] added    entries ever added at that last look, 0 when unknown
--- ARGV[6] counter  '1': answer with the entries ever added now, if the page is not full
--- Replies {entries, gone ('1' or ''), first id that exists or '', entries ever added or '0'}
+-- ARGV[6] counter  '1': answer with the entries ever added now, if the page ends where the log does
+-- ARGV[7] limit    bytes of fields: the page ends with the step that passes them, though not before its second entry
+-- ARGV[8] step     entries that are read at a time
+-- Replies {entries, gone ('1' or ''), first id that exists or '', entries ever added or '0', '1' if bytes ended it or ''}
 local log = KEYS[1]
 local from, to, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local claim, added, counter = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
+local limit, step = tonumber(ARGV[7]), tonumber(ARGV[8])
 local call = redis.call
 
 local function below(a, b)
@@ -33,7 +36,19 @@ local function counters()
   return n, length, top
 end
 
-local entries = call('XRANGE', log, from, to, 'COUNT', count)
+local entries, bytes, start, short = {}, 0, from, false
+while not short and #entries < count and (bytes < limit or #entries < 2) do
+  local want = math.min(step, count - #entries)
+  local part = call('XRANGE', log, start, to, 'COUNT', want)
+  for _, entry in ipairs(part) do
+    entries[#entries + 1] = entry
+    for _, text in ipairs(entry[2]) do bytes = bytes + #text end
+  end
+  short = #part < want
+  if #part > 0 then start = '(' .. part[#part][1] end
+end
+local more = ''
+if not short and #entries < count then more = '1' end
 local gone, first = '', ''
 if claim ~= 'none' and not (entries[1] and entries[1][1] == from) then
   local head = call('XRANGE', log, '-', '+', 'COUNT', 1)
@@ -49,8 +64,8 @@ if claim ~= 'none' and not (entries[1] and entries[1][1] == from) then
   end
 end
 local total = 0
-if counter and #entries < count then
+if counter and short then
   total = counters()
   if total < added then gone = '1' end -- it is another log than the one that was read
 end
-return {entries, gone, first, string.format('%.0f', total)}
+return {entries, gone, first, string.format('%.0f', total), more}

@@ -21,6 +21,7 @@ const (
 	minDefaultInFlight = 256
 	maxDefaultInFlight = 2048
 	maxInFlight        = 1 << 16
+	defaultBytes       = 64 << 20
 
 	maxNamePrefix = 100 // of the 128 bytes of a name, the rest is for what makes it unique
 )
@@ -39,6 +40,12 @@ type Config struct {
 	// for the server; large, memory grows, messages wait here while other consumers are idle, and more is repeated after
 	// a crash. With slow handlers take a small multiple of Concurrency.
 	MaxInFlight int
+	// MaxInFlightBytes is how much the messages may weigh that are fetched and not settled, with 512 bytes for each beside
+	// its own. Default 64 MiB. It is not passed by more than one fetch, of at most 256 entries, and how many are asked for
+	// follows what the largest of late weighed: so the worst is one fetch of 256 large entries where there were small ones
+	// before, and an entry above the bound, which comes alone. A Go program needs up to twice that (GOGC). Small, large
+	// messages come one by one; large, memory grows.
+	MaxInFlightBytes int
 	// DrainTimeout is how long handlers may go on after the end of Run's context. Default 10 s. Too short, work is
 	// interrupted and done again elsewhere; longer than the patience of whoever stops the process, the process is killed
 	// and what it holds waits for its lease.
@@ -58,6 +65,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.MaxInFlight == 0 {
 		c.MaxInFlight = max(c.Concurrency, min(maxDefaultInFlight, max(minDefaultInFlight, inFlightPerWorker*c.Concurrency)))
+	}
+	if c.MaxInFlightBytes == 0 {
+		c.MaxInFlightBytes = defaultBytes
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = defaultDrainTimeout
@@ -83,6 +93,8 @@ func (c *Config) validate() error {
 		return refuse("MaxInFlight is %d, below the Concurrency of %d: workers would never have a message", c.MaxInFlight, c.Concurrency)
 	case c.MaxInFlight > maxInFlight:
 		return refuse("MaxInFlight is %d, at most %d", c.MaxInFlight, maxInFlight)
+	case c.MaxInFlightBytes < 0:
+		return refuse("MaxInFlightBytes is %d, want more than nothing", c.MaxInFlightBytes)
 	case c.DrainTimeout < 0:
 		return refuse("DrainTimeout is %s, want more than nothing", c.DrainTimeout)
 	}

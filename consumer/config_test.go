@@ -36,6 +36,7 @@ func TestConfig(t *testing.T) {
 		{"in flight below concurrency", consumer.Config{Concurrency: 8, MaxInFlight: 7}, "MaxInFlight is 7"},
 		{"in flight below zero", consumer.Config{MaxInFlight: -5}, "MaxInFlight is -5"},
 		{"in flight without end", consumer.Config{MaxInFlight: 1 << 20}, "at most 65536"},
+		{"bytes in flight below zero", consumer.Config{MaxInFlightBytes: -1}, "MaxInFlightBytes is -1"},
 		{"drain below zero", consumer.Config{DrainTimeout: -1}, "DrainTimeout"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -21,14 +21,14 @@ const (
 type fetcher struct {
 	*run
 	look    look
-	perItem int  // messages an entry has: the most of late
+	size    size // of entries, of late
 	failed  int  // reads in a row
 	suspect bool // entries may be held here that nobody knows of
 	newest  codec.EntryID
 }
 
 func (r *run) fetchLoop() {
-	f := fetcher{run: r, perItem: unknownSize}
+	f := fetcher{run: r}
 	for f.fetching.Err() == nil {
 		if !f.step() {
 			return
@@ -43,7 +43,7 @@ func (f *fetcher) step() bool {
 	}
 	room, due := f.ask()
 	if f.look.isDue(time.Now(), due) && room.take > 0 {
-		n := room.entries(room.take, f.perItem)
+		n := room.entries(room.take, f.size)
 		if room.read > 0 {
 			n = (n + 1) / 2 // the other half is for what is new
 		}
@@ -52,12 +52,12 @@ func (f *fetcher) step() bool {
 		}
 		room, due = f.ask()
 	}
-	if room.worthReading(f.cfg.MaxInFlight) {
+	if room.worthReading(f.cfg.MaxInFlight, f.cfg.MaxInFlightBytes) {
 		wait := busyWait
 		if room.idle {
 			wait = idleWait
 		}
-		return f.read(room.entries(room.read, f.perItem), f.look.cutShort(wait, time.Now(), due))
+		return f.read(room.entries(room.read, f.size), f.look.cutShort(wait, time.Now(), due))
 	}
 	f.await(due, room)
 	return true
@@ -82,34 +82,6 @@ func (f *fetcher) await(due time.Time, r room) {
 	case <-f.desk.room:
 	case <-look:
 	}
-}
-
-// unknownSize makes the first read bring a single entry: it may be a pack.
-const unknownSize = 1 << 20
-
-// entries is how many entries to ask for, at most most, so that their messages fit; one at least, if there is any room.
-func (r room) entries(most, perItem int) int {
-	return max(1, min(most, r.messages/perItem))
-}
-
-// worthReading waits for a quarter of the room, so that reads are not small, unless workers are about to run dry.
-func (r room) worthReading(limit int) bool {
-	return r.read > 0 && (r.hungry || 4*r.messages >= limit)
-}
-
-// learnSize follows packs that grow at once, and packs that shrink slowly.
-func (f *fetcher) learnSize(leased []tier.Leased) {
-	if len(leased) == 0 {
-		return
-	}
-	most := 1
-	for i := range leased {
-		most = max(most, len(leased[i].Records))
-	}
-	if f.perItem == unknownSize {
-		f.perItem = most
-	}
-	f.perItem = max(most, f.perItem-(f.perItem+7)/8)
 }
 
 // read brings new entries in. When a call was refused meanwhile, some of them may be another's already: then, as after a
@@ -140,7 +112,7 @@ func (f *fetcher) readOnce(n int, wait time.Duration) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f.learnSize(leased)
+	f.size.learn(leased)
 	f.noticeRewind(leased)
 	if len(leased) > 0 && f.fenced.Load() {
 		return f.recover(leased), nil

@@ -10,6 +10,7 @@ type flight struct {
 	entry    codec.EntryID
 	messages []message
 
+	weight     int // bytes
 	deliveries int
 	next       int   // the first message that no worker was given
 	left       int   // messages that are not through

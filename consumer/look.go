@@ -68,7 +68,7 @@ func (f *fetcher) takeOver(n int) bool {
 			f.suspect = f.suspect || reactionTo(err) != ask
 			return err
 		}
-		f.learnSize(taken.Leased)
+		f.size.learn(taken.Leased)
 		f.closeIfStopping()
 		f.desk.take(taken.Leased)
 		f.metrics.takenOver.Add(float64(len(taken.Leased)))

@@ -37,29 +37,3 @@ func TestLook(t *testing.T) {
 	require.False(t, l.isDue(now.Add(lookEvery/2), never))
 	require.True(t, l.isDue(now.Add(lookEvery), never))
 }
-
-func TestFetchSizes(t *testing.T) {
-	pack := func(n int) []tier.Leased { return []tier.Leased{leasedEntry(1, 1, make([]bool, n)...)} }
-	f := fetcher{perItem: unknownSize}
-	r := room{messages: 1000, read: 1000, take: 1000}
-	require.Equal(t, 1, r.entries(r.read, f.perItem), "the first read brings one entry, which may be a pack")
-	f.learnSize(nil)
-	require.Equal(t, 1, r.entries(r.read, f.perItem))
-	f.learnSize(pack(1))
-	require.Equal(t, 1000, r.entries(r.read, f.perItem))
-	f.learnSize(pack(100))
-	require.Equal(t, 10, r.entries(r.read, f.perItem))
-	f.learnSize(pack(1))
-	require.Equal(t, 11, r.entries(r.read, f.perItem), "packs may come again")
-	for range 100 {
-		f.learnSize(pack(1))
-	}
-	require.Equal(t, 1000, r.entries(r.read, f.perItem))
-	f.learnSize(pack(4096))
-	require.Equal(t, 1, r.entries(r.read, f.perItem))
-
-	require.False(t, room{messages: 3, read: 0, hungry: true}.worthReading(100))
-	require.True(t, room{messages: 3, read: 3, hungry: true}.worthReading(100))
-	require.False(t, room{messages: 3, read: 3}.worthReading(100))
-	require.True(t, room{messages: 25, read: 25}.worthReading(100))
-}

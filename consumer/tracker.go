@@ -17,27 +17,30 @@ const maxEntries = 2048
 // takes it over). It does no I/O and starts nothing; its callers take turns.
 type tracker struct {
 	max         int // messages
+	maxBytes    int
 	values      context.Context
 	flights     map[codec.EntryID]*flight
 	parked      map[codec.EntryID]time.Time // when it can be taken over
 	due         time.Time                   // of the first that is parked, or earlier; zero when none is
 	messages    int                         // of flights
+	bytes       int                         // that they weigh
 	waiting     queue[*flight]              // with messages that no worker was given
 	through     []*flight                   // waiting for the settler
 	closed      bool                        // nothing is begun any more
 	interrupted bool                        // errors of handlers do not count any more
 }
 
-func newTracker(values context.Context, max int) *tracker {
+func newTracker(values context.Context, max, maxBytes int) *tracker {
 	return &tracker{
-		max: max, values: values,
+		max: max, maxBytes: maxBytes, values: values,
 		flights: map[codec.EntryID]*flight{}, parked: map[codec.EntryID]time.Time{},
 	}
 }
 
 // room is how much may be fetched.
 type room struct {
-	messages int
+	messages int  // none when there is none for bytes
+	bytes    int  // that there is room for
 	read     int  // new entries; none while much is parked
 	take     int  // entries whose lease has ended
 	idle     bool // nothing is in flight or parked
@@ -45,7 +48,10 @@ type room struct {
 }
 
 func (t *tracker) room(workers int) room {
-	r := room{messages: max(0, t.max-t.messages), idle: len(t.flights)+len(t.parked) == 0, hungry: t.waiting.count < workers}
+	r := room{messages: max(0, t.max-t.messages), bytes: max(0, t.maxBytes-t.bytes), idle: len(t.flights)+len(t.parked) == 0, hungry: t.waiting.count < workers}
+	if r.bytes == 0 {
+		r.messages = 0
+	}
 	r.take = min(r.messages, max(0, maxEntries-len(t.flights)))
 	if len(t.parked) < maxEntries {
 		r.read = r.take
@@ -56,20 +62,14 @@ func (t *tracker) room(workers int) room {
 // take adds what was taken over and returns how many messages it has for workers. An entry that is in flight already,
 // taken over from oneself after a pause, goes on as it is. After close, what is taken is handed back.
 func (t *tracker) take(leased []tier.Leased) (fresh int) {
-	n := 0
-	for i := range leased {
-		n += len(leased[i].Records)
-	}
-	flights, messages := make([]flight, len(leased)), make([]message, n)
+	shared := newBlock(leased)
 	for i := range leased {
 		l := &leased[i]
 		if f := t.flights[l.Entry]; f != nil {
 			f.deliveries, f.gone = l.Deliveries, false
 			continue
 		}
-		f, n := &flights[i], len(l.Records)
-		f.messages, messages = messages[:n:n], messages[n:]
-		fresh += t.add(f, l)
+		fresh += t.add(shared.flight(l), l)
 	}
 	return fresh
 }
@@ -86,7 +86,7 @@ func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*handling)
 }
 
 func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
-	f.entry, f.deliveries = l.Entry, l.Deliveries
+	f.entry, f.deliveries, f.weight = l.Entry, l.Deliveries, weightOf(l)
 	for i := range l.Records {
 		m := &f.messages[i]
 		m.Record, m.Attempt, m.ctx.Context = l.Records[i], l.Deliveries, t.values
@@ -99,6 +99,7 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	delete(t.parked, f.entry)
 	t.flights[f.entry] = f
 	t.messages += len(f.messages)
+	t.bytes += f.weight
 	switch {
 	case t.closed:
 		f.cut, f.next, f.left = true, len(f.messages), 0
@@ -166,6 +167,7 @@ func (t *tracker) remove(f *flight) {
 	if t.flights[f.entry] == f {
 		delete(t.flights, f.entry)
 		t.messages -= len(f.messages)
+		t.bytes -= f.weight
 	}
 }
 

@@ -106,7 +106,7 @@ type task struct {
 func TestTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 12
-		tr, w := newTracker(t.Context(), limit), &twin{}
+		tr, w := newTracker(t.Context(), limit, 1<<30), &twin{}
 		var running []task
 		var settling []*flight
 		ids := 0
@@ -347,6 +347,7 @@ func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
 		ids = append(ids, e.id)
 	}
 	require.Equal(t, messages, tr.messages)
+	require.Equal(t, messages*perMessage, tr.bytes)
 	require.ElementsMatch(t, ids, tr.entries())
 	require.Len(t, tr.parked, len(w.parked))
 	for _, p := range w.parked {
@@ -367,24 +368,25 @@ func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
 }
 
 func TestTrackerRoom(t *testing.T) {
-	tr := newTracker(t.Context(), 10_000)
+	tr := newTracker(t.Context(), 10_000, 1<<30)
 	tr.take(slices.Collect(func(yield func(tier.Leased) bool) {
 		for i := range maxEntries - 1 {
 			yield(leasedEntry(i, 1, false))
 		}
 	}))
-	require.Equal(t, room{messages: 10_000 - maxEntries + 1, read: 1, take: 1}, tr.room(8), "entries are bounded, not messages alone")
+	r := tr.room(8)
+	require.Equal(t, room{messages: 10_000 - maxEntries + 1, bytes: r.bytes, read: 1, take: 1}, r, "entries are bounded, not messages alone")
 	for i := range maxEntries - 1 {
 		tr.park(entryAt(i), time.UnixMilli(0))
 	}
 	tr.park(entryAt(maxEntries), time.UnixMilli(0))
-	require.Equal(t, room{messages: 10_000, read: 0, take: maxEntries, hungry: true}, tr.room(maxEntries+1),
+	require.Equal(t, room{messages: 10_000, bytes: 1 << 30, read: 0, take: maxEntries, hungry: true}, tr.room(maxEntries+1),
 		"with much that failed, nothing new is read, and what is due can be taken over")
 }
 
 func TestTrackerDue(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	tr := newTracker(t.Context(), 10)
+	tr := newTracker(t.Context(), 10, 1<<30)
 	require.Zero(t, tr.due)
 	tr.park(entryAt(1), at(50))
 	tr.park(entryAt(2), at(40))

@@ -11,6 +11,7 @@ type Leased struct {
 	Entry      codec.EntryID
 	Records    []codec.Record // one, or those of a pack, in order
 	Deliveries int            // this one included, 1 at first
+	Bytes      int            // of the fields and values of the whole entry
 }
 
 // Held is an entry that a member of a group holds a lease on.

@@ -160,10 +160,7 @@ func (s *pageSize) learn(page []codec.Entry) {
 	}
 	sum, largest := 0, 1
 	for i := range page {
-		bytes := 0
-		for _, f := range page[i].Fields {
-			bytes += len(f)
-		}
+		bytes := bytesOf(page[i])
 		sum += bytes
 		largest = max(largest, bytes)
 	}

@@ -102,7 +102,7 @@ func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries m
 		for len(records) > 1 && records[0].Addr.Compare(start) < 0 {
 			records = records[1:]
 		}
-		out[i] = tier.Leased{Entry: entries[i].ID, Records: records, Deliveries: 1}
+		out[i] = tier.Leased{Entry: entries[i].ID, Records: records, Deliveries: 1, Bytes: bytesOf(entries[i])}
 		if n, ok := deliveries[entries[i].ID]; ok {
 			out[i].Deliveries = n
 		}

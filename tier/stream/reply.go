@@ -41,6 +41,14 @@ func entriesOf(m rueidis.RedisMessage) ([]codec.Entry, error) {
 	return entries, nil
 }
 
+// bytesOf is what the fields and values of an entry weigh.
+func bytesOf(e codec.Entry) (n int) {
+	for _, f := range e.Fields {
+		n += len(f)
+	}
+	return n
+}
+
 // readReply reads the reply of XREADGROUP of one stream, a map in RESP3.
 func readReply(m rueidis.RedisMessage) ([]codec.Entry, error) {
 	streams, err := m.AsMap()

@@ -1,0 +1,73 @@
+package consumer
+
+import "github.com/echomq/pipeline/tier"
+
+const (
+	maxRead = 256 // entries that are asked for at once: the server gives that many, whatever they weigh
+
+	perMessage = 512 // bytes that a message takes here beside its own
+	sharedSize = 1 << 10
+)
+
+// size is what entries have of messages and bytes: the most of late. The zero value is unknown.
+type size struct{ messages, bytes int }
+
+// learn follows entries that grow at once, and entries that shrink slowly.
+func (s *size) learn(leased []tier.Leased) {
+	if len(leased) == 0 {
+		return
+	}
+	most := size{1, 1}
+	for i := range leased {
+		most.messages = max(most.messages, len(leased[i].Records))
+		most.bytes = max(most.bytes, weightOf(&leased[i]))
+	}
+	s.messages = max(most.messages, s.messages-(s.messages+7)/8)
+	s.bytes = max(most.bytes, s.bytes-(s.bytes+7)/8)
+}
+
+// entries is how many entries to ask for, at most most, so that they fit; one at least, if there is any room. The first
+// time it is one, which may be a pack, or large.
+func (r room) entries(most int, s size) int {
+	if s.messages == 0 {
+		return 1
+	}
+	return max(1, min(most, maxRead, r.messages/s.messages, r.bytes/s.bytes))
+}
+
+// worthReading waits for a quarter of the room, so that reads are not small, unless workers are about to run dry.
+func (r room) worthReading(messages, bytes int) bool {
+	return r.read > 0 && (r.hungry || 4*r.messages >= messages && 4*r.bytes >= bytes)
+}
+
+// weightOf is what an entry takes here.
+func weightOf(l *tier.Leased) int { return l.Bytes + perMessage*len(l.Records) }
+
+// block is the memory of flights that were fetched together. Only small ones share it: while one of them is in flight,
+// so is all that they hold.
+type block struct {
+	flights  []flight
+	messages []message
+}
+
+func newBlock(leased []tier.Leased) *block {
+	flights, messages := 0, 0
+	for i := range leased {
+		if leased[i].Bytes <= sharedSize {
+			flights++
+			messages += len(leased[i].Records)
+		}
+	}
+	return &block{flights: make([]flight, flights), messages: make([]message, messages)}
+}
+
+func (b *block) flight(l *tier.Leased) *flight {
+	n := len(l.Records)
+	if l.Bytes > sharedSize {
+		return &flight{messages: make([]message, n)}
+	}
+	f := &b.flights[0]
+	f.messages, b.messages = b.messages[:n:n], b.messages[n:]
+	b.flights = b.flights[1:]
+	return f
+}

@@ -3,9 +3,10 @@
 
 GO ?= go
 FUZZTIME ?= 3s
+SOAK ?= 10m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test ci lint fmt tidy fuzz tools clean
+.PHONY: help demo build test ci soak lint fmt tidy fuzz tools clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,10 @@ ci: ## what CI runs: lint, tidy, test, fuzz, demo
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory fuzz
 	@$(MAKE) --no-print-directory demo
+
+soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=n repeats an order
+	scripts/setup test
+	SOAK=$(SOAK) $(GO) test -race -count=1 -timeout 0 -v -run TestSoak ./consumer/soak
 
 lint: ## gofumpt, go vet, staticcheck
 	@unformatted="$$($(GO) tool gofumpt -l .)" || exit 1; \

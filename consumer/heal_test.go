@@ -3,7 +3,6 @@ package consumer_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -62,9 +61,10 @@ func TestConsumerHeals(t *testing.T) {
 			t.Run(tc.name+"/"+string(kind), func(t *testing.T) {
 				t.Parallel()
 				s := newStage(t, tiertest.Private(t, kind))
-				reg, out := prometheus.NewRegistry(), &lines{}
+				reg := prometheus.NewRegistry()
+				var out logBuffer
 				var seen keysSeen
-				r := s.run(s.source(), seen.handle, consumer.Config{Registerer: reg, Logger: slog.New(slog.NewTextHandler(out, nil))})
+				r := s.run(s.source(), seen.handle, consumer.Config{Registerer: reg, Logger: out.logger()})
 				w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: s.addr.String(), Brand: "ORD"})
 				require.NoError(t, err)
 				put := func(from, to int) {
@@ -84,33 +84,13 @@ func TestConsumerHeals(t *testing.T) {
 				seen.wait(t, 30)
 				s.settled(patience)
 				require.Equal(t, 1.0, sum(t, reg, "echomq_consumer_group_rebuilds_total", "how", string(tc.how)))
-				require.Equal(t, 1, out.count(tc.line), out.text())
+				require.Equal(t, 1, strings.Count(out.String(), tc.line), out.String())
 				r.stop()
 				require.NoError(t, r.wait(patience))
 			})
 		}
 	}
 }
-
-// lines is what was logged.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *lines) count(what string) int { return strings.Count(l.text(), what) }
 
 // TestHealIsBounded (B36): what comes again when the server loses a group is what was settled since the last checkpoint; an
 // orderly stop makes one, so that nothing comes again after it.

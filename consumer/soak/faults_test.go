@@ -1,0 +1,92 @@
+package soak_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// fault is something that happens to a crew, and is over when do returns. One that loses may take from the server what
+// it had acknowledged before.
+type fault struct {
+	name  string
+	loses bool
+	do    func(c *crew)
+}
+
+func (c *crew) suffer(f fault) {
+	c.t.Helper()
+	f.do(c)
+	if f.loses {
+		c.book.lost()
+	}
+}
+
+// ofProcesses happens to a consumer.
+var ofProcesses = []fault{
+	{name: "consumer killed", do: func(c *crew) { c.child.crash() }},
+	{name: "consumer frozen past its lease", do: func(c *crew) { c.child.freeze() }},
+}
+
+// ofOneServer are the faults of a server that keeps an append-only file.
+func ofOneServer(s *tiertest.Server) []fault {
+	return []fault{
+		{name: "FLUSHALL", loses: true, do: func(c *crew) { c.tell(s, "FLUSHALL") }},
+		{name: "DEL of the stream", loses: true, do: func(c *crew) { c.tell(s, "DEL", c.addr.LogKey()) }},
+		{name: "XGROUP DESTROY", do: func(c *crew) { c.tell(s, "XGROUP", "DESTROY", c.addr.LogKey(), groupName) }},
+		{name: "kill -9, and its append-only file (B36)", loses: true, do: func(c *crew) {
+			s.Kill()
+			pause(time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			require.NoError(c.t, s.Restart(ctx))
+		}},
+		{name: "CLIENT KILL of every connection", do: func(c *crew) { c.tell(s, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }},
+		{name: "SIGSTOP for 5 s (B57)", do: func(c *crew) {
+			require.NoError(c.t, s.Freeze())
+			pause(5 * time.Second)
+			require.NoError(c.t, s.Thaw())
+		}},
+		{name: "maxmemory reached, and raised again (B68)", do: func(c *crew) {
+			c.tell(s, "CONFIG", "SET", "maxmemory", "1")
+			pause(2 * time.Second)
+			c.tell(s, "CONFIG", "SET", "maxmemory", "0")
+		}},
+		{name: "SCRIPT FLUSH (B146)", do: func(c *crew) { c.tell(s, "SCRIPT", "FLUSH") }},
+	}
+}
+
+func pause(d time.Duration) { tier.Pause(context.Background(), d) }
+
+// tell runs a command past package tier, on a server that may have just come back.
+func (c *crew) tell(s *tiertest.Server, command ...string) {
+	c.t.Helper()
+	tiertest.Eventually(c.t, patience, func() (bool, string) {
+		raw, err := tiertest.Raw(s)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer raw.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		err = raw.Do(ctx, raw.B().Arbitrary(command...).Build()).Error()
+		if _, refused := rueidis.IsRedisErr(err); refused {
+			return true, "" // such as a key that is not there
+		}
+		return err == nil, strings.Join(command, " ") + ": " + strconv.Quote(errText(err))
+	})
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

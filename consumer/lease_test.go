@@ -163,7 +163,7 @@ func TestLookReachesTheTail(t *testing.T) {
 		s.run(s.source(), func(context.Context, *consumer.Delivery) error {
 			<-leave
 			return nil
-		}, consumer.Config{Concurrency: 1, MaxInFlight: 2048})
+		}, consumer.Config{Concurrency: head, MaxInFlight: head})
 		defer close(leave)
 		tiertest.Eventually(t, patience, func() (bool, string) { n := s.pending(); return n == head, fmt.Sprint(n) })
 		s.append(tail, 1)

@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"consumer"},
 	{"retention", "bridge"},
 	{"topology"},
-	{"cmd/pipeline", "benchmarks", "examples"},
+	{"cmd/pipeline", "benchmarks", "examples", "docs/examples"},
 }
 
 // testSupport is imported by tests only, and so stands in no layer.

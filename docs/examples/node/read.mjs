@@ -71,5 +71,10 @@ await run('node read.mjs [--url URL] [--exclusive] [--group NAME [--wait SECONDS
   async (client, address, { group, exclusive, wait, page }) => {
     const stream = { ...await identity(client, address), exclusive };
     if (group === undefined) return readAll(client, address.log, stream, page);
-    await readGroup(client, address, stream, { name: group, page, wait: wait === undefined ? Infinity : Number(wait) * 1000 });
+    try {
+      await readGroup(client, address, stream, { name: group, page, wait: wait === undefined ? Infinity : Number(wait) * 1000 });
+    } catch (err) {
+      if (err.code === 'NOGROUP') err.message += `; to make it: XGROUP CREATE ${address.log} ${group} 0`;
+      throw err;
+    }
   });

@@ -1,0 +1,203 @@
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+const limit = 30 * time.Second
+
+// tally counts who has handled which message.
+type tally struct {
+	mu      sync.Mutex
+	handled map[string][]string
+	by      map[string]int
+}
+
+func (c *tally) add(who, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handled[message] = append(c.handled[message], who)
+	c.by[who]++
+}
+
+func (c *tally) enough(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by["node"] >= n && c.by["go"] >= n
+}
+
+func (c *tally) total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by["node"] + c.by["go"]
+}
+
+// groupProgram is read.mjs in a group; what it prints is counted until it ends.
+func groupProgram(t *testing.T, e *site, counts *tally, args ...string) (cmd *exec.Cmd, printed <-chan struct{}) {
+	t.Helper()
+	cmd = program(t, e.server.URL(), append(append([]string{"read.mjs"}, args...), e.address)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for rows := bufio.NewScanner(out); rows.Scan(); {
+			var l line
+			if json.Unmarshal(rows.Bytes(), &l) == nil {
+				counts.add("node", string(l.Key))
+			}
+		}
+	}()
+	return cmd, done
+}
+
+// TestGroupIsShared by a consumer of ours and a raw client: each message is handled by one of the two, and none is left.
+func TestGroupIsShared(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		e := newSite(t, s)
+		group, err := stream.NewGroup(e.client, stream.GroupConfig{Address: e.address, Name: "mailer", Start: stream.Head()})
+		require.NoError(t, err)
+		require.NoError(t, group.Create(t.Context()))
+		counts := &tally{handled: map[string][]string{}, by: map[string]int{}}
+
+		handle := func(_ context.Context, d *consumer.Delivery) error {
+			counts.add("go", d.Key)
+			return nil
+		}
+		c, err := consumer.New(consumer.Group(group), handle, consumer.Config{})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		cmd, printed := groupProgram(t, e, counts, "--group", "mailer", "--page", "10")
+
+		plain, packs := e.writer(t, 1), e.writer(t, 3)
+		var n int
+		batch := func() (ms []codec.Message) {
+			for range 3 {
+				ms = append(ms, codec.Message{Type: "order.placed", Key: strconv.Itoa(n)})
+				n++
+			}
+			return ms
+		}
+		// Each batch is read by who waits: until both have had several.
+		tiertest.Eventually(t, limit, func() (bool, string) {
+			_, err := plain.AppendBatch(t.Context(), batch())
+			require.NoError(t, err)
+			_, err = packs.AppendBatch(t.Context(), batch())
+			require.NoError(t, err)
+			return counts.enough(20), "one of the two gets nothing"
+		})
+		tiertest.Eventually(t, limit, func() (bool, string) {
+			return counts.total() >= n, "messages are left"
+		})
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		<-printed
+		require.NoError(t, cmd.Wait())
+		stop()
+		require.NoError(t, <-ended)
+
+		require.Len(t, counts.handled, n)
+		for message, who := range counts.handled {
+			require.Len(t, who, 1, message)
+		}
+		infos, err := stream.Groups(t.Context(), e.client, e.address)
+		require.NoError(t, err)
+		require.Len(t, infos, 1)
+		require.Zero(t, infos[0].Pending)
+		require.Zero(t, infos[0].Lag)
+		require.Zero(t, infos[0].Dead)
+	})
+}
+
+// TestGroupTakesOverFromARawClient: what a raw client was given and has not acknowledged when it dies comes to a consumer
+// of ours after the lease.
+func TestGroupTakesOverFromARawClient(t *testing.T) {
+	s := tiertest.Shared(t, tiertest.Valkey)
+	e := newSite(t, s)
+	group, err := stream.NewGroup(e.client, stream.GroupConfig{Address: e.address, Name: "mailer", Start: stream.Head(), Lease: stream.MinLease})
+	require.NoError(t, err)
+	require.NoError(t, group.Create(t.Context()))
+	// It holds a page and cannot print all of it, since nobody reads what it prints.
+	want := map[string]bool{}
+	var ms []codec.Message
+	for i := range 50 {
+		key := strconv.Itoa(i)
+		want[key] = true
+		ms = append(ms, codec.Message{Key: key, Data: make([]byte, 20_000)})
+	}
+	_, err = e.writer(t, 1).AppendBatch(t.Context(), ms)
+	require.NoError(t, err)
+	cmd := program(t, s.URL(), "read.mjs", "--group", "mailer", e.address)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	first, err := bufio.NewReaderSize(out, 1<<16).ReadBytes('\n')
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	var l line
+	require.NoError(t, json.Unmarshal(first, &l))
+
+	infos, err := stream.Groups(t.Context(), e.client, e.address)
+	require.NoError(t, err)
+	require.NotZero(t, infos[0].Pending)
+	counts := &tally{handled: map[string][]string{}, by: map[string]int{}}
+	ctx, stop := context.WithCancel(t.Context())
+	handle := func(_ context.Context, d *consumer.Delivery) error {
+		counts.add("go", d.Key)
+		return nil
+	}
+	c, err := consumer.New(consumer.Group(group), handle, consumer.Config{})
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	tiertest.Eventually(t, limit, func() (bool, string) {
+		infos, err := stream.Groups(t.Context(), e.client, e.address)
+		require.NoError(t, err)
+		return infos[0].Pending == 0 && infos[0].Lag == 0, "entries are left"
+	})
+	stop()
+	require.NoError(t, <-ended)
+	require.NotEmpty(t, counts.handled)
+	for key := range counts.handled {
+		require.True(t, want[key])
+	}
+	require.GreaterOrEqual(t, int64(len(counts.handled)), infos[0].Pending)
+}
+
+// TestGroupEndsWhenNothingComes, and says what to do when there is no such group.
+func TestGroupEndsWhenNothingComes(t *testing.T) {
+	s := tiertest.Shared(t, tiertest.Valkey)
+	e := newSite(t, s)
+	_, err := e.writer(t, 4).AppendBatch(t.Context(), corners())
+	require.NoError(t, err)
+	_, errs, err := run(t, s.URL(), "", "read.mjs", "--group", "mailer", e.address)
+	require.Error(t, err)
+	require.Contains(t, errs, "NOGROUP")
+	require.Contains(t, errs, "XGROUP CREATE")
+
+	group, err := stream.NewGroup(e.client, stream.GroupConfig{Address: e.address, Name: "mailer", Start: stream.Head()})
+	require.NoError(t, err)
+	require.NoError(t, group.Create(t.Context()))
+	want := linesOf(e.records(t))
+	require.Equal(t, want, parse(t, runOK(t, s.URL(), "", "read.mjs", "--group", "mailer", "--wait", "0.2", e.address)))
+	require.Empty(t, runOK(t, s.URL(), "", "read.mjs", "--group", "mailer", "--wait", "0.2", e.address))
+}

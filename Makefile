@@ -49,7 +49,7 @@ tidy: ## check that go.mod says what the code needs
 fuzz: ## run every fuzz target for FUZZTIME (3s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
-tools: ## install what the tests need: Valkey 8, Redis 7, a C compiler
+tools: ## install what the tests need: Valkey 8, Redis 7, a C compiler, Node 18
 	scripts/setup test
 
 clean: ## remove what was built

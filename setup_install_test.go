@@ -1,0 +1,71 @@
+package pipeline_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSetupInstallsWhatIsMissing for the tests, and touches nothing when it is all there. The machine is made of stubs: only
+// what stands here is on PATH, and apt-get says what it was asked for.
+func TestSetupInstallsWhatIsMissing(t *testing.T) {
+	const aptGet = `echo "$@" >>"$LOG"; case " $* " in *" nodejs "*) printf '#!/bin/sh\necho %s\n' "$NODE" >"$BIN/node"; /bin/chmod 755 "$BIN/node" ;; esac`
+	machine := map[string]string{
+		"go":            `case "$2" in CC) echo gcc ;; GOVERSION) echo go1.26.0 ;; esac`,
+		"gcc":           `:`,
+		"id":            `echo 0`,
+		"valkey-server": `echo "Valkey server v=8.0.1 sha=0"`,
+		"redis-server":  `echo "Redis server v=7.0.15 sha=0"`,
+		"apt-get":       aptGet,
+		"tee":           `/bin/cat >/dev/null`, // nothing is written outside
+		"chmod":         `:`,
+		"rm":            `:`,
+	}
+	const install = "-q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends nodejs\n"
+	tests := []struct {
+		name, node, packaged string // "" for none; the version that the package has
+		asked, refusal       string
+	}{
+		{name: "all is there", node: "v18.20.4"},
+		{name: "no Node", packaged: "v18.20.4", asked: install},
+		{name: "an old Node", node: "v16.1.0", packaged: "v20.1.0", asked: install},
+		{name: "only an old one to be had", packaged: "v12.1.0", asked: install, refusal: "need Node 18 or later"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			stub := func(name, body string) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
+			}
+			for name, body := range machine {
+				stub(name, body)
+			}
+			if tt.node != "" {
+				stub("node", "echo "+tt.node)
+			}
+			for _, tool := range []string{"sed", "dirname", "env"} {
+				path, err := exec.LookPath(tool)
+				require.NoError(t, err)
+				require.NoError(t, os.Symlink(path, filepath.Join(dir, tool)))
+			}
+			log := filepath.Join(dir, "log")
+			cmd := exec.Command("/bin/sh", "scripts/setup", "test")
+			cmd.Env = []string{"PATH=" + dir, "BIN=" + dir, "LOG=" + log, "NODE=" + tt.packaged}
+			out, err := cmd.CombinedOutput()
+			asked, _ := os.ReadFile(log)
+			require.Equal(t, tt.asked, string(asked), string(out))
+			if tt.refusal != "" {
+				require.Error(t, err)
+				require.Contains(t, string(out), tt.refusal)
+				return
+			}
+			require.NoError(t, err, string(out))
+			if tt.asked == "" {
+				require.Empty(t, string(out))
+			}
+		})
+	}
+}

@@ -36,3 +36,15 @@ func (id ID) HostEntry() EntryID {
 	n := uint64(id.Snowflake())
 	return EntryID{Ms: n>>lowBits + Epoch, Seq: n & maxLow}
 }
+
+// Entry is the address at which a stream of this identity has the message of id. It is false when the id is of another
+// stream: of another brand or, under server order, of another node.
+func (i Identity) Entry(id ID) (EntryID, bool) {
+	if id.IsZero() || id.Brand() != i.Brand {
+		return EntryID{}, false
+	}
+	if i.Exclusive {
+		return id.HostEntry(), true
+	}
+	return id.ServerEntry(), id.Node() == i.Node
+}

@@ -108,3 +108,33 @@ func TestNoIDForAnEntry(t *testing.T) {
 		})
 	}
 }
+
+// TestIdentityEntry: an identity leads each of its ids to its entry, and no other.
+func TestIdentityEntry(t *testing.T) {
+	id, err := codec.Parse("EVT000xY9Wvvcd")
+	require.NoError(t, err)
+	tests := []struct {
+		name     string
+		identity codec.Identity
+		want     codec.EntryID
+		ok       bool
+	}{
+		{"server", codec.Identity{Brand: "EVT", Node: 395}, codec.EntryID{Ms: 1704117200000, Seq: 2647}, true},
+		{"exclusive", codec.Identity{Brand: "EVT", Node: 7, Exclusive: true}, codec.EntryID{Ms: 1704117200000, Seq: 1620567}, true},
+		{"another node", codec.Identity{Brand: "EVT", Node: 394}, codec.EntryID{}, false},
+		{"another brand", codec.Identity{Brand: "ORD", Node: 395}, codec.EntryID{}, false},
+		{"another brand, exclusive", codec.Identity{Brand: "ORD", Exclusive: true}, codec.EntryID{}, false},
+		{"unknown", codec.Identity{}, codec.EntryID{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			at, ok := tt.identity.Entry(id)
+			require.Equal(t, tt.ok, ok)
+			if ok {
+				require.Equal(t, tt.want, at)
+			}
+		})
+	}
+	_, ok := codec.Identity{}.Entry(codec.ID{})
+	require.False(t, ok)
+}

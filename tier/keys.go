@@ -67,9 +67,11 @@ const (
 	NodeField = "node"
 	// GoneMark stands before the brand in a stream's field once the stream was removed by its verb.
 	GoneMark = "-"
+	// ExclusiveMark stands behind the brand of a stream whose ids are minted by its one writer.
+	ExclusiveMark = " exclusive"
 )
 
-// StreamField holds the brand of a stream, after GoneMark when it was removed.
+// StreamField holds the brand of a stream, after GoneMark when it was removed, before ExclusiveMark when it has host order.
 func StreamField(stream string) string { return "stream:" + stream }
 
 // BrandField holds the name of the stream that a brand belongs to.

@@ -18,6 +18,7 @@ import (
 type place struct {
 	text  string
 	point when.Point
+	at    codec.EntryID // of an id, once belongs has asked how its stream derives them
 }
 
 func (p *place) flag(cmd *cobra.Command, name, help string) {
@@ -53,17 +54,24 @@ func (p *place) belongs(ctx context.Context, client *tier.Client, addr tier.Addr
 		return err
 	}
 	id, err := r.Identity(ctx)
-	if err == nil && (p.point.ID.Brand() != id.Brand || p.point.ID.Node() != id.Node) {
-		err = usagef("id %s is not of %s, whose ids begin with %s", p.text, addr, id.Brand)
+	if err != nil {
+		return err
 	}
-	return err
+	at, ok := id.Entry(p.point.ID)
+	if !ok {
+		return usagef("id %s is not of %s, whose ids begin with %s", p.text, addr, id.Brand)
+	}
+	p.at = at
+	return nil
 }
 
 // from is the first address at or after the place; not given, it is the beginning.
 func (p *place) from() codec.EntryID {
 	switch {
+	case !p.at.IsZero():
+		return p.at
 	case !p.point.ID.IsZero():
-		return p.point.ID.ServerEntry()
+		return p.point.ID.ServerEntry() // in the right millisecond
 	case p.point.IsTime():
 		return codec.FloorEntry(p.point.Time)
 	}

@@ -19,15 +19,17 @@ import (
 
 // produce is the command's flags.
 type produce struct {
-	app     *app
-	addr    tier.Address
-	cfg     input.Config
-	brand   codec.Brand
-	pack    int
-	rate    float64
-	strict  bool
-	metrics metrics
-	isPipe  bool // the input may pause
+	app    *app
+	addr   tier.Address
+	cfg    input.Config
+	brand  codec.Brand
+	pack   int
+	rate   float64
+	strict bool
+	// exclusive: this is the stream's one writer
+	exclusive bool
+	metrics   metrics
+	isPipe    bool // the input may pause
 }
 
 func produceCommand(a *app) *cobra.Command {
@@ -71,6 +73,7 @@ rest goes on, and the exit code is 1.`,
 	f.Var(brand(&p.brand), "brand", "brand of the stream's ids (default: the stream's own, or made of its name)")
 	f.Var(number(&p.pack, 1, codec.MaxPack), "pack", "put this many messages into each entry: cheaper; groups handle and repeat them together")
 	f.Var(perSecond(&p.rate), "rate", "messages per second at most")
+	f.BoolVar(&p.exclusive, "exclusive", false, "be the one writer of the stream and mint its ids here, as the Elixir EchoMQ 3.0 does")
 	f.BoolVar(&p.strict, "strict", false, "stop at the first line that does not parse")
 	p.metrics.flag(cmd)
 	return cmd
@@ -93,6 +96,9 @@ func (p *produce) check(args []string) (err error) {
 	}
 	if p.cfg.Format == "lines" && p.cfg.Key+p.cfg.Time != "" {
 		return usagef("--key and --time name fields, and lines have none: give --format json or csv")
+	}
+	if p.exclusive && p.pack > 1 {
+		return usagef("--pack does not go with --exclusive, whose wire has no packs")
 	}
 	return nil
 }
@@ -126,9 +132,13 @@ func (p *produce) run(ctx context.Context) error {
 	defer stop()
 	p.app.logs = true
 	return p.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
-		w, err := stream.NewWriter(client, stream.WriterConfig{
-			Address: p.addr.String(), Brand: p.brand, Pack: p.pack, Registerer: p.metrics.registerer(),
-		})
+		cfg := stream.WriterConfig{Address: p.addr.String(), Brand: p.brand, Pack: p.pack, Registerer: p.metrics.registerer()}
+		release, err := p.mint(ctx, client, &cfg)
+		if err != nil {
+			return err
+		}
+		defer release()
+		w, err := stream.NewWriter(client, cfg)
 		if err != nil {
 			return err
 		}

@@ -291,3 +291,26 @@ func TestProduceNothing(t *testing.T) {
 	p.given("\xef\xbb\xbfone\ntwo\n").ok("produce", addr)
 	require.Equal(t, []string{`"one"`, `"two"`}, data(t, p.ok("range", addr)))
 }
+
+// An exclusive stream is written by one writer at a time, and read like any other.
+func TestProduceExclusive(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	scope := tiertest.Scope(t)
+	for _, line := range []string{"one\n", "two\nthree\n"} {
+		p.given(line).ok("produce", scope+"/events", "--exclusive", "--brand", "EVT")
+	}
+	all := p.ok("range", scope+"/events")
+	require.Equal(t, []string{`"one"`, `"two"`, `"three"`}, data(t, all))
+	second := messages(t, all)[1].ID
+	require.Equal(t, []string{`"two"`, `"three"`}, data(t, p.ok("range", scope+"/events", "--from", second)))
+	require.Equal(t, []string{`"two"`}, data(t, p.ok("get", second, scope+"/events")))
+	require.Contains(t, p.ok("streams", scope).out, `"exclusive":true`)
+
+	r := p.given("x\n").run("produce", scope+"/events")
+	require.NotZero(t, r.code)
+	require.Contains(t, r.errOut, "is exclusive")
+	r = p.given("x\n").run("produce", scope+"/events", "--exclusive", "--pack", "2")
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.errOut, "no packs")
+}

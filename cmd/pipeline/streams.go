@@ -65,15 +65,16 @@ func (a *app) streams(ctx context.Context, client *tier.Client, scopes []string)
 
 func streamJSON(s stream.Info) any {
 	return struct {
-		Stream  string      `json:"stream"`
-		Brand   codec.Brand `json:"brand"`
-		Removed bool        `json:"removed,omitempty"`
-		Entries int64       `json:"entries"`
-		Added   int64       `json:"added"`
-		First   string      `json:"first"`
-		Last    string      `json:"last"`
-		Groups  int64       `json:"groups"`
-	}{s.Address.String(), s.Brand, s.Removed, s.Length, s.Added, entryText(s.First), entryText(s.Last), s.Groups}
+		Stream    string      `json:"stream"`
+		Brand     codec.Brand `json:"brand"`
+		Exclusive bool        `json:"exclusive,omitempty"`
+		Removed   bool        `json:"removed,omitempty"`
+		Entries   int64       `json:"entries"`
+		Added     int64       `json:"added"`
+		First     string      `json:"first"`
+		Last      string      `json:"last"`
+		Groups    int64       `json:"groups"`
+	}{s.Address.String(), s.Brand, s.Exclusive, s.Removed, s.Length, s.Added, entryText(s.First), entryText(s.Last), s.Groups}
 }
 
 func streamsTable(list []stream.Info) [][]string {

@@ -39,6 +39,7 @@ type batch struct {
 
 	size     int // messages an entry
 	identity codec.Identity
+	minted   []codec.ID // of an exclusive writer, before the first sending; else the server's receipt gives the ids
 
 	// Set before done is closed.
 	receipt receipt
@@ -58,6 +59,9 @@ func (b *batch) fits(messages, bytes int) bool {
 
 // ids returns those of the count messages from offset on.
 func (b *batch) ids(offset, count int) []codec.ID {
+	if b.minted != nil {
+		return b.minted[offset : offset+count : offset+count]
+	}
 	ids := make([]codec.ID, count)
 	b.receipt.addresses(func(i int, addr codec.EntryID) {
 		if i >= offset && i < offset+count {

@@ -81,15 +81,15 @@ func (c *check) brands() {
 	key := tier.ScopeKey(c.scope)
 	for field, value := range c.row {
 		if name, ok := tier.StreamOfField(field); ok {
-			brand := strings.TrimPrefix(value, tier.GoneMark)
-			if _, err := codec.ParseBrand(brand); err != nil {
+			declared, err := parseDeclaration(value)
+			if err != nil {
 				c.broken(key, "stream %s: %v", name, err)
-			} else if owner := c.row[tier.BrandField(brand)]; owner != name {
-				c.broken(key, "stream %s has brand %s, which belongs to %q", name, brand, owner)
+			} else if owner := c.row[tier.BrandField(string(declared.brand))]; owner != name {
+				c.broken(key, "stream %s has brand %s, which belongs to %q", name, declared.brand, owner)
 			}
 		}
 		if brand, ok := strings.CutPrefix(field, tier.BrandField("")); ok {
-			if strings.TrimPrefix(c.row[tier.StreamField(value)], tier.GoneMark) != brand {
+			if declared, _ := parseDeclaration(c.row[tier.StreamField(value)]); string(declared.brand) != brand {
 				c.broken(key, "brand %s belongs to stream %s, which has another", brand, value)
 			}
 		}
@@ -97,7 +97,7 @@ func (c *check) brands() {
 }
 
 func (c *check) streams(ctx context.Context) error {
-	for field, brand := range c.row {
+	for field, value := range c.row {
 		name, ok := tier.StreamOfField(field)
 		if !ok {
 			continue
@@ -110,7 +110,7 @@ func (c *check) streams(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		if strings.HasPrefix(brand, tier.GoneMark) {
+		if strings.HasPrefix(value, tier.GoneMark) {
 			c.broken(addr.LogKey(), "is there, though the stream was removed")
 		}
 		if err := c.groups(ctx, addr); err != nil {

@@ -29,20 +29,25 @@ func newPlace(client *tier.Client, address string) (*place, error) {
 }
 
 // declare makes the stream known in its scope, with the given brand or, when empty, with the one that it had when this
-// process last saw it, or one made of its name, or any that is free.
-func (p *place) declare(ctx context.Context, brand codec.Brand) (codec.Identity, error) {
+// process last saw it, or one made of its name, or any that is free. An exclusive stream keeps its brand: what was minted
+// may be in the log.
+func (p *place) declare(ctx context.Context, brand codec.Brand, exclusive bool) (codec.Identity, error) {
+	known := p.identity.Load()
+	if exclusive && brand == "" && known != nil {
+		brand = known.Brand
+	}
 	node, err := p.client.ScopeNode(ctx, p.addr.Scope)
 	if err != nil {
 		return codec.Identity{}, err
 	}
-	args := []string{strconv.Itoa(node), p.addr.Stream, "0"}
-	if brand != "" {
-		args = append(args[:2], "1", string(brand))
-	} else {
-		if known := p.identity.Load(); known != nil {
-			args = append(args, string(known.Brand))
-		}
-		args = append(args, brandsOf(p.addr.Stream)...)
+	args := []string{strconv.Itoa(node), p.addr.Stream, orderOf(exclusive)}
+	switch {
+	case brand != "":
+		args = append(args, "1", string(brand))
+	case known != nil:
+		args = append(append(args, "0", string(known.Brand)), brandsOf(p.addr.Stream)...)
+	default:
+		args = append(append(args, "0"), brandsOf(p.addr.Stream)...)
 	}
 	m, err := p.client.Run(ctx, tier.Call{Script: declareScript, Keys: []string{tier.ScopeKey(p.addr.Scope)}, Args: args})
 	if err != nil {
@@ -56,13 +61,15 @@ func (p *place) declare(ctx context.Context, brand codec.Brand) (codec.Identity,
 	case "brand":
 		return codec.Identity{}, &BrandDiffersError{Stream: p.addr.String(), Have: codec.Brand(reply[1]), Ask: brand}
 	case "taken":
-		return codec.Identity{}, &BrandTakenError{Brand: codec.Brand(args[3]), Stream: reply[1]}
+		return codec.Identity{}, &BrandTakenError{Brand: brand, Stream: reply[1]}
+	case "order":
+		return codec.Identity{}, &OrderDiffersError{Stream: p.addr.String(), Have: reply[1], Ask: orderOf(exclusive)}
 	case "full":
 		return codec.Identity{}, fmt.Errorf("%w (scope %s)", ErrBrandsExhausted, p.addr.Scope)
 	case "node":
 		return codec.Identity{}, &tier.NodeConflictError{Scope: p.addr.Scope, Number: node, Registered: reply[1]}
 	}
-	id := codec.Identity{Brand: codec.Brand(reply[1]), Node: node}
+	id := codec.Identity{Brand: codec.Brand(reply[1]), Node: node, Exclusive: exclusive}
 	p.identity.Store(&id)
 	return id, nil
 }
@@ -81,19 +88,55 @@ func (p *place) known(ctx context.Context) (codec.Identity, error) {
 	if err != nil {
 		return codec.Identity{}, err
 	}
-	switch {
-	case strings.HasPrefix(row[1], tier.GoneMark):
-		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
-	case row[1] == "":
+	if row[1] == "" {
 		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
+	}
+	declared, err := parseDeclaration(row[1])
+	switch {
+	case declared.removed:
+		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
+	case err != nil:
+		return codec.Identity{}, fmt.Errorf("stream: %s: %s: %w", key, p.addr.Stream, err)
 	}
 	node, err := strconv.Atoi(row[0])
 	if err != nil {
 		return codec.Identity{}, fmt.Errorf("stream: %s: node number %.32q: run 'pipeline check %s'", key, row[0], p.addr.Scope)
 	}
-	id := codec.Identity{Brand: codec.Brand(row[1]), Node: node}
+	id := codec.Identity{Brand: declared.brand, Node: node, Exclusive: declared.exclusive}
 	p.identity.Store(&id)
 	return id, nil
+}
+
+// declaration is what the scope's hash says of a stream: "<brand>" or "<brand> exclusive", after "-" when it was removed.
+type declaration struct {
+	brand              codec.Brand
+	exclusive, removed bool
+}
+
+// parseDeclaration reads a declaration. What else it holds is of a newer version, or was written by hand: an error, with
+// the rest as far as it can be told.
+func parseDeclaration(text string) (d declaration, err error) {
+	text, d.removed = strings.CutPrefix(text, tier.GoneMark)
+	text, d.exclusive = strings.CutSuffix(text, tier.ExclusiveMark)
+	if d.brand, err = codec.ParseBrand(text); err != nil {
+		d.brand = codec.Brand(text)
+		err = fmt.Errorf("declared as %.32q, which this version cannot read: upgrade it, or run 'pipeline check': %w", text, err)
+	}
+	return d, err
+}
+
+func declarationOf(id codec.Identity) string {
+	if id.Exclusive {
+		return string(id.Brand) + tier.ExclusiveMark
+	}
+	return string(id.Brand)
+}
+
+func orderOf(exclusive bool) string {
+	if exclusive {
+		return strings.TrimSpace(tier.ExclusiveMark)
+	}
+	return ""
 }
 
 // readable is known, or a log that another program filled: its entries are foreign. ErrNoStream, ErrStreamRemoved.

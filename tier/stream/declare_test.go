@@ -167,11 +167,26 @@ func TestDeclareComparesTheNode(t *testing.T) {
 		require.NoError(t, err)
 		key := tier.ScopeKey(f.addr().Scope)
 		before := f.text("DUMP", key)
-		m, err := f.client.Run(f.ctx, tier.Call{Script: script(t, "declare"), Keys: []string{key}, Args: []string{strconv.Itoa((id.Node + 1) % 512), "new", "1", "NEW"}})
+		m, err := f.client.Run(f.ctx, tier.Call{Script: script(t, "declare"), Keys: []string{key}, Args: []string{strconv.Itoa((id.Node + 1) % 512), "new", "", "1", "NEW"}})
 		require.NoError(t, err)
 		reply, err := m.AsStrSlice()
 		require.NoError(t, err)
 		require.Equal(t, []string{"node", strconv.Itoa(id.Node)}, reply)
 		require.Equal(t, before, f.text("DUMP", key))
+	})
+}
+
+// FuzzDeclaration: what can be read of a stream in its scope's hash is what is written there again.
+func FuzzDeclaration(f *testing.F) {
+	for _, text := range []string{"ORD", "-ORD", "ORD exclusive", "-ORD exclusive", "", "-", " exclusive", "ORD  exclusive", "ORDER", "--ORD", "ord"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		identity, removed, again, err := stream.Redeclared(text)
+		if removed {
+			again = tier.GoneMark + again
+		}
+		require.Equal(t, text, again)
+		require.Equal(t, err == nil, identity.Brand.Valid())
 	})
 }

@@ -21,6 +21,9 @@ var (
 	ErrIDSpace = errors.New("stream: no ids are left: an entry with an id far in the future was added by another program; copy what is needed to a new stream")
 	// ErrBrandsExhausted: each of the 17,576 brands belongs to a stream of the scope.
 	ErrBrandsExhausted = errors.New("stream: all brands of this scope belong to streams: put the stream into another scope")
+	// ErrNonMonotonic: the log of an exclusive stream holds an id that is not below the one to be appended, and this call
+	// was not appended before. Nothing was written.
+	ErrNonMonotonic = errors.New("stream: the exclusive stream's newest id is not below this one: stop its other writer, or, if its clock was ahead of this host's, wait until that time has come")
 	// ErrAlreadyAppended: a named producer's position is below one that was appended, and there is no receipt of it: it
 	// was appended so long ago, or left out.
 	ErrAlreadyAppended = errors.New("stream: this or a later position of the producer was appended before")
@@ -50,6 +53,22 @@ type BrandDiffersError struct {
 
 func (e *BrandDiffersError) Error() string {
 	return fmt.Sprintf("stream: %s has brand %s, not %s: leave the brand out, or write to another stream", e.Stream, e.Have, e.Ask)
+}
+
+// OrderDiffersError says that a stream is exclusive and the writer is not, or the other way round.
+type OrderDiffersError struct {
+	Stream    string
+	Have, Ask string // "exclusive", or empty: the server mints
+}
+
+func (e *OrderDiffersError) Error() string {
+	switch e.Have {
+	case "":
+		return fmt.Sprintf("stream: %s has its ids from the server, for any number of writers: write without Exclusive, or to another stream", e.Stream)
+	case "exclusive":
+		return fmt.Sprintf("stream: %s is exclusive, its one writer mints its ids: write with Exclusive, or to another stream", e.Stream)
+	}
+	return fmt.Sprintf("stream: %s has an order %.32q, which this version does not know: upgrade it, or write to another stream", e.Stream, e.Have)
 }
 
 // TooLargeError says that a message or a batch is over its limit. Nothing was sent.

@@ -24,6 +24,13 @@ func (w *Writer) Queued() int {
 // Busy: somebody sends, or waits for an answer.
 func (w *Writer) Busy() bool { return len(w.line) > 0 }
 
+// Redeclared reads what the scope's hash says of a stream, and says it again.
+func Redeclared(text string) (identity codec.Identity, removed bool, again string, err error) {
+	d, err := parseDeclaration(text)
+	identity = codec.Identity{Brand: d.brand, Exclusive: d.exclusive}
+	return identity, d.removed, declarationOf(identity), err
+}
+
 // Sender is a sender without a server, for a model test: what it does depends on answers in an order that no server
 // gives on demand.
 type Sender struct{ s sender }

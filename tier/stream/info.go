@@ -18,12 +18,14 @@ import (
 type Info struct {
 	Address tier.Address
 	Brand   codec.Brand
-	Removed bool          // by its verb
-	Length  int64         // entries; a pack is one
-	Added   int64         // entries ever added
-	First   codec.EntryID // zero: empty
-	Last    codec.EntryID // the newest id given
-	Groups  int64
+	// Exclusive: its one writer mints the ids.
+	Exclusive bool
+	Removed   bool          // by its verb
+	Length    int64         // entries; a pack is one
+	Added     int64         // entries ever added
+	First     codec.EntryID // zero: empty
+	Last      codec.EntryID // the newest id given
+	Groups    int64
 }
 
 // Streams lists the streams of a scope, by name.
@@ -36,14 +38,14 @@ func Streams(ctx context.Context, client *tier.Client, scope string) ([]Info, er
 		return nil, err
 	}
 	var list []Info
-	for field, brand := range row {
+	for field, value := range row {
 		name, ok := tier.StreamOfField(field)
 		if !ok {
 			continue
 		}
+		declared, _ := parseDeclaration(value) // Check tells of what cannot be read
 		info := Info{Address: tier.Address{Scope: scope, Stream: name}}
-		info.Brand = codec.Brand(strings.TrimPrefix(brand, tier.GoneMark))
-		info.Removed = strings.HasPrefix(brand, tier.GoneMark)
+		info.Brand, info.Exclusive, info.Removed = declared.brand, declared.exclusive, declared.removed
 		if err := info.ask(ctx, client); err != nil {
 			return nil, err
 		}

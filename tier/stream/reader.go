@@ -140,10 +140,10 @@ func (r *Reader) Get(ctx context.Context, id codec.ID) (codec.Record, error) {
 	if err != nil {
 		return codec.Record{}, err
 	}
-	if id.Brand() != identity.Brand || id.Node() != identity.Node {
+	at, ok := identity.Entry(id)
+	if !ok {
 		return codec.Record{}, fmt.Errorf("%w: %s is not of %s, whose brand is %s and node %d", ErrNotFound, id, r.place.addr, identity.Brand, identity.Node)
 	}
-	at := id.ServerEntry()
 	for record, err := range r.Range(ctx, at, at) {
 		if err != nil {
 			return codec.Record{}, err

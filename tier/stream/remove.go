@@ -51,7 +51,7 @@ func Remove(ctx context.Context, client *tier.Client, address string) (Removed, 
 			return Removed{}, err
 		}
 		if field == "" { // another program's: only a declared stream can be marked as removed
-			if _, err := p.declare(ctx, ""); err != nil {
+			if _, err := p.declare(ctx, "", false); err != nil {
 				return Removed{}, err
 			}
 			continue

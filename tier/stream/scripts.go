@@ -14,6 +14,7 @@ var (
 	declareScript     = load("declare")
 	appendScript      = load("append")
 	packScript        = load("pack")
+	exclusiveScript   = load("append_exclusive")
 	pageScript        = load("page")
 	createGroupScript = load("create_group")
 	resetGroupScript  = load("reset_group")

@@ -17,6 +17,7 @@ import (
 type sender struct {
 	producer string
 	named    bool
+	mint     Minter        // of an exclusive writer, else nil: the server mints
 	number   uint64        // last one given
 	above    codec.EntryID // the highest address that was acknowledged: a server that lost it must not give it again
 	sent     []*batch      // in order; those without a number were never sent under this producer
@@ -66,17 +67,27 @@ func (s *sender) calls(addr tier.Address, identity codec.Identity) ([]tier.Call,
 		if b.since.IsZero() {
 			b.since = time.Now()
 		}
-		if b.number == 0 {
-			s.number++
-			b.number = s.number
-		}
 		b.identity = identity
 		var err error
-		if calls[i], err = b.call(addr, s); err != nil {
+		if calls[i], err = s.call(b, addr); err != nil {
 			return nil, err
 		}
 	}
 	return calls, nil
+}
+
+func (s *sender) call(b *batch, addr tier.Address) (tier.Call, error) {
+	if s.mint != nil {
+		if err := s.mintFor(b); err != nil {
+			return tier.Call{}, err
+		}
+		return b.exclusiveCall(addr), nil
+	}
+	if b.number == 0 {
+		s.number++
+		b.number = s.number
+	}
+	return b.call(addr, s)
 }
 
 // begin begins a round. It ends what nobody has sent again for too long: the producer's key may be gone, and with it the
@@ -141,8 +152,8 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 		case code == "unknown", code == "order" && len(s.sent) == 0 && !anew:
 			anew = true // the producer's record is gone, or older than what it acknowledged
 		case code == "order": // one before it did not go through
-		case code == "removed": // which is asked before whether the number is known
-			s.end(b, giveUp(b, ErrStreamRemoved))
+		case code == "removed", code == "nonmonotonic": // said of what is in the log, too: the stream was removed, or trimmed, since
+			s.end(b, giveUp(b, refusal(code)))
 			anew = true
 			continue
 		default:
@@ -202,7 +213,7 @@ func (s *sender) end(b *batch, err error) {
 		s.messages += len(b.messages)
 		s.bytes += b.bytes
 		s.lead = time.Until(b.receipt.first.Time())
-		if last := b.receipt.last(); last.Compare(s.above) > 0 {
+		if last := b.receipt.last(); s.mint == nil && last.Compare(s.above) > 0 {
 			s.above = last
 		}
 	case tier.OutcomeUnknown(err):
@@ -247,6 +258,10 @@ func giveUp(b *batch, err error) error {
 
 func refusal(code string) error {
 	switch code {
+	case "removed":
+		return ErrStreamRemoved
+	case "nonmonotonic":
+		return ErrNonMonotonic
 	case "range":
 		return ErrIDSpace
 	case "past":

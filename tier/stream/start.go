@@ -30,7 +30,8 @@ func New() Start { return Start{kind: startNew} }
 // FromEntry begins with the message at an address, or the first one after it.
 func FromEntry(at codec.EntryID) Start { return Start{kind: startAt, at: at} }
 
-// FromID begins with the message of an id, or the first one after it.
+// FromID begins with the message of an id, or the first one after it; of an exclusive stream that is
+// FromEntry(id.HostEntry()).
 func FromID(id codec.ID) Start { return FromEntry(id.ServerEntry()) }
 
 // FromTime begins with the first message at or after t, by the server's clock.

@@ -89,7 +89,7 @@ var transitions = map[string]transition{
 		return func() (string, error) {
 				m, err := f.client.Run(f.ctx, tier.Call{
 					Script: script(f.t, "declare"), Keys: []string{tier.ScopeKey(scope)},
-					Args: []string{strconv.Itoa(node), "orders", "1", "ORD"},
+					Args: []string{strconv.Itoa(node), "orders", "", "1", "ORD"},
 				})
 				if err != nil {
 					return "", err
@@ -102,6 +102,19 @@ var transitions = map[string]transition{
 	}, before: "", after: "ORDorders", answer: "[ok ORD]"},
 	"append": appending(1),
 	"pack":   appending(2),
+	"append_exclusive": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		w := f.exclusive(f.mint(), "EVT")
+		_, err := w.Declare(f.ctx)
+		require.NoError(f.t, err)
+		return func() (string, error) {
+			ids, err := w.AppendBatch(f.ctx, messages(2))
+			if err != nil {
+				return "", err
+			}
+			all := f.all()
+			return fmt.Sprint(len(ids), ids[0] == all[0].ID, ids[1] == all[1].ID), nil
+		}, func() string { return strconv.Itoa(len(f.all())) }
+	}, before: "0", after: "2", answer: "2 true true"},
 	"page": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
 		ids := f.append(f.writer(stream.WriterConfig{}), 3)
 		return func() (string, error) {

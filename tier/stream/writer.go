@@ -28,6 +28,14 @@ type WriterConfig struct {
 	// Producer names a producer whose numbers are positions of its source: exactly once after any pause, by AppendAt
 	// only. Default: an unnamed producer, exactly once while it lives.
 	Producer string
+	// Exclusive makes this the stream's one writer: it mints the ids and stores them in the entries, which is the wire of
+	// the Elixir EchoMQ 3.0. A stream is declared as exclusive or not, for good. A second writer is not kept out; who is
+	// late gets ErrNonMonotonic. Neither Pack nor Producer go with it: that wire has no packs, and its ids are the record of
+	// what was appended.
+	Exclusive bool
+	// Mint gives the ids of an exclusive stream, normally NodeLease.Mint. The lease is the caller's, who runs it, so that
+	// it is extended, and releases it when the writer has ended. Past it appends fail with codec.ErrNodeLease.
+	Mint Minter
 	// MaxMessage is the largest encoded message in bytes. Default 1 MiB, at most 8 MiB. Large ones cost every reader
 	// memory for a whole page.
 	MaxMessage int
@@ -71,6 +79,9 @@ func (c *WriterConfig) validate() error {
 		errs = append(errs, tier.CheckName("producer", c.Producer))
 	}
 	check(c.Pack >= 1 && c.Pack <= codec.MaxPack, "Pack %d: 1 to %d", c.Pack, codec.MaxPack)
+	check(c.Exclusive == (c.Mint != nil), "Exclusive and Mint go together: give it the mint of a node lease (Client.LeaseNode)")
+	check(!c.Exclusive || c.Pack == 1, "Pack %d: the wire of an exclusive stream has no packs", c.Pack)
+	check(!c.Exclusive || c.Producer == "", "Producer %s: on an exclusive stream the ids are the record of what was appended", c.Producer)
 	check(c.MaxMessage > 0 && c.MaxMessage <= maxBatchBytes, "MaxMessage %d: 1 to %d", c.MaxMessage, maxBatchBytes)
 	check(c.MaxQueued >= c.MaxMessage, "MaxQueued %d: at least MaxMessage, %d", c.MaxQueued, c.MaxMessage)
 	check(c.RetryFor > 0 && c.RetryFor <= producerTTL/2, "RetryFor %s: more than 0, at most %s", c.RetryFor, producerTTL/2)
@@ -116,21 +127,23 @@ func NewWriter(client *tier.Client, cfg WriterConfig) (*Writer, error) {
 		wake:    make(chan struct{}, 1),
 		ready:   make(chan struct{}),
 	}
+	w.out.mint = cfg.Mint
 	w.out.newProducer(cfg.Producer)
 	return w, nil
 }
 
 // Declare makes the stream known, as the first append does, and returns what its ids are derived from.
 //
-// Errors: *BrandTakenError, *BrandDiffersError, ErrBrandsExhausted, tier.ErrScopesExhausted, *tier.NodeConflictError.
+// Errors: *BrandTakenError, *BrandDiffersError, ErrBrandsExhausted, *OrderDiffersError, tier.ErrScopesExhausted, *tier.NodeConflictError.
 func (w *Writer) Declare(ctx context.Context) (codec.Identity, error) {
-	return w.place.declare(ctx, w.cfg.Brand)
+	return w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
 }
 
 // Append appends one message and waits for its receipt.
 //
 // Errors: *TooLargeError and *codec.LimitError before anything is sent; tier.ErrStoreFull and other classes of package
-// tier, with nothing written, or tier.OutcomeUnknown(err); ErrStreamRemoved; ErrIDSpace.
+// tier, with nothing written, or tier.OutcomeUnknown(err); ErrStreamRemoved; ErrIDSpace; those
+// of Declare; of an exclusive writer codec.ErrNodeLease and ErrNonMonotonic.
 func (w *Writer) Append(ctx context.Context, m codec.Message) (codec.ID, error) {
 	ids, err := w.AppendBatch(ctx, []codec.Message{m})
 	if err != nil {
@@ -326,18 +339,18 @@ func (w *Writer) identity(ctx context.Context) (codec.Identity, error) {
 	if known := w.place.identity.Load(); known != nil && !w.out.declare {
 		return *known, nil
 	}
-	id, err := w.place.declare(ctx, w.cfg.Brand)
+	id, err := w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
 	if err == nil {
 		w.out.declare = false
 	}
 	return id, err
 }
 
-// refill moves batches from the queue to those that are sent. Those of a named producer go one by one: its numbers may
-// leave gaps, so one that fails must not be overtaken.
+// refill moves batches from the queue to those that are sent. Those of a named producer and of an exclusive writer go one
+// by one: numbers and ids may leave gaps, so one that fails must not be overtaken.
 func (w *Writer) refill() {
 	limit := callsInFlight
-	if w.cfg.Producer != "" {
+	if w.cfg.Producer != "" || w.cfg.Exclusive {
 		limit = 1
 	}
 	w.mu.Lock()

@@ -4,20 +4,22 @@
 -- KEYS[1] scope          HASH
 -- ARGV[1] node           the scope's node number, from the registry
 -- ARGV[2] stream         name
--- ARGV[3] wanted         '1' when ARGV[4] is the only brand that will do, else '0'
--- ARGV[4..] brands       candidates, best first; when none is wanted and all are taken, any free one will do
+-- ARGV[3] order          of its ids: '' the server's, 'exclusive' that of its one writer
+-- ARGV[4] wanted         '1' when ARGV[5] is the only brand that will do, else '0'
+-- ARGV[5..] brands       candidates, best first; when none is wanted and all are taken, any free one will do
 -- Replies {'ok', brand} | {'brand', brand it has} | {'taken', stream that has the wanted one} | {'full', ''}: no brand is free
---   | {'node', stored number}
+--   | {'order', the one that it has} | {'node', stored number}
 local scope = KEYS[1]
-local node, stream, wanted = ARGV[1], ARGV[2], ARGV[3] == '1'
+local node, stream, order, wanted = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
 local stored = redis.call('HGET', scope, 'node')
 if stored and stored ~= node then return {'node', stored} end
 local field = 'stream:' .. stream
 local have = redis.call('HGET', scope, field)
-local first = 4
-local brand = have and string.match(have, '^%-?(%u%u%u)$')
-if brand and wanted and brand ~= ARGV[4] then return {'brand', brand} end
+local first = 5
+local gone, brand, has = string.match(have or '', '^(%-?)(%u%u%u) ?(.*)$')
+if gone == '' and has ~= order then return {'order', has} end
+if brand and wanted and brand ~= ARGV[5] then return {'brand', brand} end
 local holder
 if not brand then
   for i = first, #ARGV do
@@ -31,7 +33,8 @@ if not brand then
   end
   if not brand then return {'full', ''} end
 end
-if have ~= brand then
-  redis.call('HSET', scope, 'node', node, field, brand, 'brand:' .. brand, stream)
+local declaration = order == '' and brand or brand .. ' ' .. order
+if have ~= declaration then
+  redis.call('HSET', scope, 'node', node, field, declaration, 'brand:' .. brand, stream)
 end
 return {'ok', brand}

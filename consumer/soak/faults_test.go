@@ -90,3 +90,26 @@ func errText(err error) string {
 	}
 	return err.Error()
 }
+
+// ofACluster are the faults of three masters with a replica each, the scope's slot being on one of them.
+func ofACluster(cl *tiertest.Cluster) []fault {
+	return []fault{
+		{name: "DEL of the stream", loses: true, do: func(c *crew) { c.tell(cl.Master(c.t, c.addr.LogKey()), "DEL", c.addr.LogKey()) }},
+		{name: "master killed (B37)", loses: true, do: func(c *crew) {
+			old := cl.Master(c.t, c.addr.LogKey())
+			old.Kill()
+			tiertest.Eventually(c.t, patience, func() (bool, string) {
+				return cl.Master(c.t, c.addr.LogKey()) != old, "nobody has taken the slot over"
+			})
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			require.NoError(c.t, old.Restart(ctx))
+			cl.WaitWhole(c.t)
+		}},
+		{name: "failover by command", do: func(c *crew) { cl.Failover(c.t, c.addr.LogKey()) }},
+		{name: "slot moved (B145)", do: func(c *crew) { cl.Move(c.t, c.addr.LogKey(), nil) }},
+		{name: "CLIENT KILL of every connection", do: func(c *crew) {
+			c.tell(cl.Master(c.t, c.addr.LogKey()), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		}},
+	}
+}

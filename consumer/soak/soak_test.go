@@ -31,37 +31,64 @@ func TestEachFault(t *testing.T) {
 	}
 }
 
+// TestEachFaultOfACluster is the same on three masters with a replica each.
+func TestEachFaultOfACluster(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			cl := tiertest.NewCluster(t, kind)
+			c := startCrew(t, cl.URL())
+			for _, f := range ofACluster(cl) {
+				pause(time.Second)
+				t.Log(f.name)
+				c.suffer(f)
+			}
+			pause(time.Second)
+			c.rest()
+		})
+	}
+}
+
 // soakEnv is how long TestSoak runs, as in SOAK=10m; seedEnv repeats the order of faults that an earlier run had.
 const (
 	soakEnv = "SOAK"
 	seedEnv = "SOAK_SEED"
 )
 
-// TestSoak lets faults happen at random.
+// TestSoak lets faults happen at random: on one server, and on a cluster.
 func TestSoak(t *testing.T) {
-	t.Parallel()
-	long := 20 * time.Second
-	if text := os.Getenv(soakEnv); text != "" {
-		var err error
-		long, err = time.ParseDuration(text)
-		require.NoError(t, err, soakEnv)
-	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv(seedEnv); text != "" {
-		var err error
-		seed, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err, seedEnv)
-	}
+	long := setting(t, soakEnv, 20*time.Second, time.ParseDuration)
+	seed := setting(t, seedEnv, time.Now().UnixNano(), func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
 	t.Logf("%s=%d", seedEnv, seed)
-	dice := rand.New(rand.NewPCG(seed, 0))
-	s := tiertest.Private(t, tiertest.Valkey, "--appendonly", "yes")
-	c := startCrew(t, s.URL())
-	faults := append(ofOneServer(s), ofProcesses...)
+	t.Run("one server", func(t *testing.T) {
+		t.Parallel()
+		s := tiertest.Private(t, tiertest.Valkey, "--appendonly", "yes")
+		soak(startCrew(t, s.URL()), append(ofOneServer(s), ofProcesses...), seed, long)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		cl := tiertest.NewCluster(t, tiertest.Valkey)
+		soak(startCrew(t, cl.URL()), append(ofACluster(cl), ofProcesses...), seed, long)
+	})
+}
+
+func setting[T any](t *testing.T, name string, value T, parse func(string) (T, error)) T {
+	text := os.Getenv(name)
+	if text == "" {
+		return value
+	}
+	value, err := parse(text)
+	require.NoError(t, err, name)
+	return value
+}
+
+func soak(c *crew, faults []fault, seed int64, long time.Duration) {
+	dice := rand.New(rand.NewPCG(uint64(seed), 0))
 	for end := time.Now().Add(long); time.Now().Before(end); {
 		pause(time.Duration(dice.Int64N(int64(3 * time.Second))))
 		f := faults[dice.IntN(len(faults))]
 		c.suffer(f)
-		t.Logf("%-45s %s", f.name, c.book.sum())
+		c.t.Logf("%-45s %s", f.name, c.book.sum())
 	}
 	pause(time.Second)
 	c.rest()

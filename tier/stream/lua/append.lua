@@ -1,7 +1,8 @@
 #!lua
 -- Appends messages, one entry each, with ids that the server mints: producer at last -> producer at number.
 -- The first entry takes '*', the others follow it; after sequence 4095 the next millisecond begins. So the ids follow
--- from (first id, count), with the top ahead of the clock too.
+-- from (first id, count), with the top ahead of the clock too. A new log begins 2 ms ahead: one that was deleted in this
+-- moment may have given ids up to here.
 -- KEYS[1] log       STREAM
 -- KEYS[2] producer  STRING  'number first count size;' for the last 8 calls, newest first; size: messages an entry
 -- KEYS[3] scope     HASH
@@ -59,24 +60,35 @@ if first.err then -- because no id is above the top?
   return first
 end
 local ms, seq = parse(first)
-local function undo() -- as if it had not been added: readers count what was
+local function counters()
   local info, added, deleted = call('XINFO', 'STREAM', log), 0, '0-0'
   for i = 1, #info, 2 do
     if info[i] == 'entries-added' then added = info[i + 1] end
     if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
   end
+  return added, deleted
+end
+local function undo() -- as if it had not been added: readers count what was
+  local added, deleted = counters()
   call('XDEL', log, first)
   call('XSETID', log, first, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
 end
+local begin = ms -- the millisecond of the first id
 local given_ms, given_seq = parse(above)
-local behind = ms < given_ms or (ms == given_ms and seq <= given_seq)
-if ms < 1704067200000 or math.max(ms, behind and given_ms + 1 or 0) + 2 > last_ms then
+if ms < given_ms or (ms == given_ms and seq <= given_seq) then
+  begin = given_ms + 1 -- the log lost what it gave this writer
+elseif seq > 4095 then
+  begin = ms + 1 -- a foreign writer ran on in this millisecond
+elseif call('XLEN', log) == 1 and counters() == 1 then
+  begin = ms + 2 -- a new log: one that was deleted just now may have given ids up to here
+end
+if ms < 1704067200000 or begin + 2 > last_ms then
   undo()
   return {'range', '', 0, 0}
 end
-if behind or seq > 4095 then -- the log lost what was given, or a foreign writer ran on in this millisecond: begin the next
+if begin > ms then
   undo()
-  ms, seq = math.max(ms, given_ms) + 1, 0
+  ms, seq = begin, 0
   first = call('XADD', log, string.format('%.0f-0', ms), 'm', ARGV[first_message])
 end
 local at = string.format('%.0f-*', ms)

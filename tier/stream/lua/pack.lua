@@ -57,16 +57,21 @@ local function room(size) -- moves to the pack's last message
   return string.format('%.0f-%d', ms, seq)
 end
 local function generated() -- the top is an entry that is gone: only XINFO, which copies two whole entries, knows it
-  local info = call('XINFO', 'STREAM', log)
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then pass(info[i + 1]) end
+  local id = '0-0'
+  if call('EXISTS', log) == 1 then
+    local info = call('XINFO', 'STREAM', log)
+    for i = 1, #info, 2 do
+      if info[i] == 'last-generated-id' then id = info[i + 1] end
+    end
   end
+  if id == '0-0' then ms, seq = ms + 2, -1 end -- a new log: one that was deleted just now may have given ids up to here
+  pass(id)
 end
 pass(above) -- which the log may have lost
 local top = call('XREVRANGE', log, '+', string.format('%.0f-0', ms), 'COUNT', 1)
 if top[1] then
   pass(top[1][1])
-elseif call('XLEN', log) == 0 and call('EXISTS', log) == 1 then -- all was trimmed, of this millisecond perhaps
+elseif call('XLEN', log) == 0 then -- all was trimmed, of this millisecond perhaps
   generated()
 end
 

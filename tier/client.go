@@ -3,8 +3,10 @@ package tier
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -44,7 +46,8 @@ type Client struct {
 	block  rueidis.Client // a connection for each read that waits, with small buffers
 	server Server
 
-	gate gate
+	gate   gate
+	closed atomic.Bool
 
 	numbersMu sync.Mutex
 	numbers   map[string]int // scope -> node number, proposed again to a server that lost it
@@ -120,6 +123,7 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 
 // Close ends the connections. A wait in Wait ends with its time.
 func (c *Client) Close() {
+	c.closed.Store(true)
 	c.pipe.Close()
 	c.block.Close()
 }
@@ -187,13 +191,21 @@ func (c *Client) Wait(ctx context.Context, key string, wait time.Duration, cmd r
 	return m, c.wrap(op, key, err)
 }
 
-// wrap is Wrap, with the reason where the client library knows only that there is no connection.
+// wrap is Wrap, with what the client library does not tell: why there is no connection, and that it closed one itself, for
+// a server that is not the primary any more.
 func (c *Client) wrap(op, key string, err error) error {
-	if err != nil {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rueidis.ErrClosing) && !c.closed.Load():
+		err = errSwitched
+	default:
 		err = c.gate.because(err)
 	}
 	return Wrap(op, key, err)
 }
+
+var errSwitched = errors.New("the connection was given up for one to another server")
 
 func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.opts.CallTimeout)

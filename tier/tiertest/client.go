@@ -25,8 +25,9 @@ func Dial(t testing.TB, s interface{ URL() string }) *tier.Client {
 	return c
 }
 
-// AuditedScope is a Scope that is audited when the test ends, and then removed from the server.
-func AuditedScope(t testing.TB, s *Server) string {
+// AuditedScope is a Scope that is audited when the test ends, and then removed
+// from the server, if it is a shared one.
+func AuditedScope(t testing.TB, s interface{ URL() string }) string {
 	t.Helper()
 	scope := Scope(t)
 	t.Cleanup(func() {
@@ -40,8 +41,10 @@ func AuditedScope(t testing.TB, s *Server) string {
 		if err := stream.Check(ctx, c, scope); err != nil {
 			t.Errorf("audit of scope %s: %v", scope, err)
 		}
-		if err := purge(ctx, s, scope); err != nil {
-			t.Errorf("purge of scope %s: %v", scope, err)
+		if single, ok := s.(*Server); ok {
+			if err := purge(ctx, single, scope); err != nil {
+				t.Errorf("purge of scope %s: %v", scope, err)
+			}
 		}
 	})
 	return scope

@@ -8,7 +8,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-const lateRefresh = "github.com/redis/rueidis.(*call).DelayDo.func1"
+// late are the goroutines of the client library that outlast a client of a
+// cluster: they ask for the slots up to a second later, and close connections to
+// nodes that have gone five seconds later.
+var late = []goleak.Option{
+	goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
+	goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+	goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient).redirectOrNew.func1"),
+}
 
 // Main runs the tests, stops the servers that they shared, and fails when a
 // goroutine is left. It does not return.
@@ -16,10 +23,9 @@ func Main(m *testing.M) {
 	code := m.Run()
 	servers.stop()
 	// Servers and proxies have ended by now, and what a test has started it has to
-	// end. The exception: of a cluster that it lost a connection to, the client
-	// library asks for the slots up to a second later, after Close too.
+	// end.
 	if code == 0 {
-		if err := goleak.Find(goleak.IgnoreAnyFunction(lateRefresh)); err != nil {
+		if err := goleak.Find(late...); err != nil {
 			fmt.Fprintln(os.Stderr, "tiertest: goroutines are left:", err)
 			code = 1
 		}

@@ -93,11 +93,10 @@ func streamOf(ctx context.Context, client *tier.Client, id codec.ID) (tier.Addre
 	if scope == "" {
 		return tier.Address{}, notFound(fmt.Sprintf("%s: no scope of this server has node number %d: it is of another server, or give its address", id, id.Node()))
 	}
-	streams, err := stream.Streams(ctx, client, scope)
-	if err != nil {
-		return tier.Address{}, err
-	}
-	for _, s := range streams {
+	for s, err := range stream.Streams(ctx, client, scope) {
+		if err != nil {
+			return tier.Address{}, err
+		}
 		if s.Brand == id.Brand() {
 			return s.Address, nil
 		}

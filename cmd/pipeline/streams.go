@@ -46,11 +46,12 @@ func (a *app) streams(ctx context.Context, client *tier.Client, scopes []string)
 	}
 	var all []stream.Info
 	for _, scope := range scopes {
-		list, err := stream.Streams(ctx, client, scope)
-		if err != nil {
-			return err
+		for info, err := range stream.Streams(ctx, client, scope) {
+			if err != nil {
+				return err
+			}
+			all = append(all, info)
 		}
-		all = append(all, list...)
 	}
 	if len(all) == 0 {
 		if named {

@@ -48,7 +48,7 @@ func TestIDsNeverStepBack(t *testing.T) {
 							requireAscending(t, all)
 							require.Equal(t, kept, idsOf(all)[before:])
 							given = append(given, kept...)
-							added, err := stream.Streams(f.ctx, f.client, f.addr().Scope)
+							added, err := collected(stream.Streams(f.ctx, f.client, f.addr().Scope))
 							require.NoError(t, err)
 							require.EqualValues(t, added[0].Length, added[0].Added, "an entry that was taken back counts")
 						}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/redis/rueidis"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
@@ -21,23 +24,26 @@ func (f *Finding) Error() string { return f.Key + ": " + f.Broken }
 
 // Check audits a scope: that its number and its brands say the same wherever they stand, that keys hold their types, and
 // that groups and their members are recorded. The error joins a *Finding for each broken invariant, or is that of the
-// server. Nothing is changed.
+// server. Nothing is changed. One hash at a time is in memory, about 300 bytes for each field.
 func Check(ctx context.Context, client *tier.Client, scope string) error {
 	if err := tier.CheckName("scope", scope); err != nil {
 		return err
 	}
 	c := &check{client: client, scope: scope}
-	if _, err := c.isType(ctx, tier.ScopeKey(scope), "hash"); err != nil || len(c.findings) > 0 {
+	if _, err := c.areType(ctx, []string{tier.ScopeKey(scope)}, "hash"); err != nil || len(c.findings) > 0 {
 		return errors.Join(append(c.findings, err)...)
 	}
 	var err error
-	if c.row, err = scopeRow(ctx, client, scope); err != nil {
+	if c.row, err = hashRow(ctx, client, tier.ScopeKey(scope)); err != nil {
 		return err
 	}
 	if err := errors.Join(c.numbers(ctx), c.streams(ctx)); err != nil {
 		return err
 	}
 	c.brands()
+	if c.more > 0 {
+		c.findings = append(c.findings, &Finding{Key: tier.ScopeKey(scope), Broken: fmt.Sprintf("and %d findings more", c.more)})
+	}
 	return errors.Join(c.findings...)
 }
 
@@ -46,9 +52,24 @@ type check struct {
 	scope    string
 	row      map[string]string
 	findings []error
+	more     int // findings beyond maxFindings
+}
+
+// maxFindings is how many findings are told one by one.
+const maxFindings = 1000
+
+// hashRow reads a whole hash, by pages.
+func hashRow(ctx context.Context, client *tier.Client, key string) (map[string]string, error) {
+	row := map[string]string{}
+	err := scanHash(ctx, client, key, func(field, value string) { row[field] = value })
+	return row, err
 }
 
 func (c *check) broken(key, format string, args ...any) {
+	if len(c.findings) == maxFindings {
+		c.more++
+		return
+	}
 	c.findings = append(c.findings, &Finding{Key: key, Broken: fmt.Sprintf(format, args...)})
 }
 
@@ -97,95 +118,107 @@ func (c *check) brands() {
 }
 
 func (c *check) streams(ctx context.Context) error {
-	for field, value := range c.row {
+	var names []string
+	for field := range c.row {
 		name, ok := tier.StreamOfField(field)
 		if !ok {
 			continue
 		}
-		addr := tier.Address{Scope: c.scope, Stream: name}
-		ok, err := c.isType(ctx, addr.LogKey(), "stream")
+		if err := tier.CheckName("stream", name); err != nil {
+			c.broken(tier.ScopeKey(c.scope), "has the field %.80q: %v", field, err)
+			continue
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for chunk := range slices.Chunk(names, askChunk) {
+		keys := make([]string, len(chunk))
+		for i, name := range chunk {
+			keys[i] = tier.Address{Scope: c.scope, Stream: name}.LogKey()
+		}
+		there, err := c.areType(ctx, keys, "stream")
 		if err != nil {
 			return err
 		}
-		if !ok {
-			continue
-		}
-		if strings.HasPrefix(value, tier.GoneMark) {
-			c.broken(addr.LogKey(), "is there, though the stream was removed")
-		}
-		if err := c.groups(ctx, addr); err != nil {
-			return err
+		for i, name := range chunk {
+			if !there[i] {
+				continue
+			}
+			if strings.HasPrefix(c.row[tier.StreamField(name)], tier.GoneMark) {
+				c.broken(keys[i], "is there, though the stream was removed")
+			}
+			if err := c.groups(ctx, tier.Address{Scope: c.scope, Stream: name}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 func (c *check) groups(ctx context.Context, addr tier.Address) error {
-	key := addr.LogKey()
-	m, err := c.client.Do(ctx, key, c.client.B().XinfoGroups().Key(key).Build())
+	rows, err := groupRows(ctx, c.client, addr)
 	if err != nil {
 		return err
 	}
-	rows, err := m.ToArray()
-	if err != nil {
-		return tier.Wrap("XINFO", key, err)
-	}
-	for i := range rows {
-		row, err := rows[i].AsMap()
-		if err != nil {
-			return tier.Wrap("XINFO", key, err)
-		}
-		field := row["name"]
-		name, err := field.ToString()
-		if err != nil {
-			return tier.Wrap("XINFO", key, err)
-		}
-		if err := c.group(ctx, addr, name); err != nil {
+	for chunk := range slices.Chunk(rows, askChunk) {
+		if err := c.groupChunk(ctx, addr, chunk); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// isType reports whether a key is there with the right type; a missing one is no fault.
-func (c *check) isType(ctx context.Context, key, want string) (bool, error) {
-	m, err := c.client.Do(ctx, key, c.client.B().Type().Key(key).Build())
-	if err != nil {
-		return false, err
+func (c *check) groupChunk(ctx context.Context, addr tier.Address, groups []groupRow) error {
+	var letters, hashes []string
+	for _, g := range groups {
+		letters = append(letters, addr.DeadKey(g.name))
+		hashes = append(hashes, addr.GroupKey(g.name), addr.OwnersKey(g.name))
 	}
-	got, err := m.ToString()
-	if err == nil && got != want && got != "none" {
-		c.broken(key, "holds a %s, not a %s", got, want)
-	}
-	return got == want, err
-}
-
-func (c *check) group(ctx context.Context, addr tier.Address, name string) error {
-	if _, err := c.isType(ctx, addr.DeadKey(name), "stream"); err != nil {
+	if _, err := c.areType(ctx, letters, "stream"); err != nil {
 		return err
 	}
-	for _, part := range []struct {
-		key   string
-		check func(key string, row map[string]string)
-	}{{addr.GroupKey(name), c.terms}, {addr.OwnersKey(name), c.owners}} {
-		ok, err := c.isType(ctx, part.key, "hash")
-		if err != nil {
-			return err
-		}
-		if !ok {
+	there, err := c.areType(ctx, hashes, "hash")
+	if err != nil {
+		return err
+	}
+	for i, key := range hashes {
+		if !there[i] {
 			continue // of another program, or nobody ever joined
 		}
-		m, err := c.client.Do(ctx, part.key, c.client.B().Hgetall().Key(part.key).Build())
+		row, err := hashRow(ctx, c.client, key)
 		if err != nil {
 			return err
 		}
-		row, err := m.AsStrMap()
-		if err != nil {
-			return tier.Wrap("HGETALL", part.key, err)
+		if i%2 == 0 {
+			c.terms(key, row)
+		} else {
+			c.owners(key, row)
 		}
-		part.check(part.key, row)
 	}
 	return nil
+}
+
+// areType reports which keys are there with the right type; a missing one is no fault.
+func (c *check) areType(ctx context.Context, keys []string, want string) ([]bool, error) {
+	cmds := make([]rueidis.Completed, len(keys))
+	for i, key := range keys {
+		cmds[i] = c.client.B().Type().Key(key).Build()
+	}
+	results, err := c.client.DoMulti(ctx, keys[0], cmds...)
+	if err != nil {
+		return nil, err
+	}
+	there := make([]bool, len(keys))
+	for i, key := range keys {
+		got, err := results[i].ToString()
+		if err != nil {
+			return nil, tier.Wrap("TYPE", key, err)
+		}
+		if there[i] = got == want; !there[i] && got != "none" {
+			c.broken(key, "holds a %s, not a %s", got, want)
+		}
+	}
+	return there, nil
 }
 
 // terms are what a group's members agree on.

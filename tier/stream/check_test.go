@@ -135,7 +135,7 @@ func TestCheckSound(t *testing.T) {
 		f.do("HSET", tier.ScopeKey(f.addr().Scope), "stream:orders", "-ORD")
 		require.NoError(t, check())
 		require.ErrorIs(t, stream.Check(f.ctx, f.client, "a:b"), tier.ErrName)
-		_, err = stream.Streams(f.ctx, f.client, "a:b")
+		_, err = collected(stream.Streams(f.ctx, f.client, "a:b"))
 		require.ErrorIs(t, err, tier.ErrName)
 		_, err = stream.Groups(f.ctx, f.client, "a:b")
 		require.ErrorIs(t, err, tier.ErrName)

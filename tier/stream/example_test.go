@@ -105,11 +105,12 @@ func ExampleWriter_AppendAt() {
 			}
 		}
 	}
-	list, err := stream.Streams(ctx, client, "shop")
-	if err != nil {
-		log.Fatal(err)
+	for info, err := range stream.Streams(ctx, client, "shop") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(info.Address, info.Brand, info.Length)
 	}
-	fmt.Println(list[0].Address, list[0].Brand, list[0].Length)
 	// Output: shop/orders ORD 2
 }
 

@@ -439,7 +439,7 @@ func TestGroupListing(t *testing.T) {
 		got.Consumers = 0
 		require.Equal(t, stream.GroupInfo{Name: "a", Lease: stream.DefaultLease, LastDelivered: entries[5], LagExact: true}, got)
 
-		streams, err := stream.Streams(f.ctx, f.client, f.addr().Scope)
+		streams, err := collected(stream.Streams(f.ctx, f.client, f.addr().Scope))
 		require.NoError(t, err)
 		require.Equal(t, []stream.Info{{Address: f.addr(), Brand: "ORD", Length: 6, Added: 6, First: entries[0], Last: entries[5], Groups: 2}}, streams)
 	})
@@ -460,7 +460,7 @@ func TestGroupOfARemovedStream(t *testing.T) {
 		_, err = m.Read(f.ctx, 1, 0)
 		require.ErrorIs(t, err, tier.ErrNoGroup)
 		require.Equal(t, "0", f.text("EXISTS", f.log()))
-		streams, err := stream.Streams(f.ctx, f.client, f.addr().Scope)
+		streams, err := collected(stream.Streams(f.ctx, f.client, f.addr().Scope))
 		require.NoError(t, err)
 		require.Equal(t, []stream.Info{{Address: f.addr(), Brand: "ORD", Removed: true}}, streams)
 	})

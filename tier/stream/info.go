@@ -1,12 +1,10 @@
 package stream
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"iter"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -28,75 +26,118 @@ type Info struct {
 	Groups    int64
 }
 
-// Streams lists the streams of a scope, by name.
-func Streams(ctx context.Context, client *tier.Client, scope string) ([]Info, error) {
+// askChunk is how many streams or groups are asked for in one write.
+const askChunk = 250
+
+// Streams yields the streams of a scope, by name. What else the scope's hash holds is left out; Check tells of it. The
+// names are in memory at once, about 100 bytes for each; the rest is asked for as the loop goes on, 250 streams at a time.
+// An error ends it.
+func Streams(ctx context.Context, client *tier.Client, scope string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		rows, err := streamRows(ctx, client, scope)
+		for chunk := range slices.Chunk(rows, askChunk) {
+			infos := make([]Info, len(chunk))
+			for i, row := range chunk {
+				infos[i] = row.info(scope)
+			}
+			if err = describe(ctx, client, infos); err != nil {
+				break
+			}
+			for i := range infos {
+				if !yield(infos[i], nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(Info{}, err)
+		}
+	}
+}
+
+// streamRow is a stream as its scope's hash has it.
+type streamRow struct{ stream, declaration string }
+
+func (r streamRow) info(scope string) Info {
+	d, _ := parseDeclaration(r.declaration) // Check tells of what cannot be read
+	return Info{
+		Address: tier.Address{Scope: scope, Stream: r.stream},
+		Brand:   d.brand, Exclusive: d.exclusive, Removed: d.removed,
+	}
+}
+
+// streamRows lists the streams of a scope, by name.
+func streamRows(ctx context.Context, client *tier.Client, scope string) ([]streamRow, error) {
 	if err := tier.CheckName("scope", scope); err != nil {
 		return nil, err
 	}
-	row, err := scopeRow(ctx, client, scope)
-	if err != nil {
-		return nil, err
-	}
-	var list []Info
-	for field, value := range row {
-		name, ok := tier.StreamOfField(field)
-		if !ok {
-			continue
+	var rows []streamRow
+	err := scanHash(ctx, client, tier.ScopeKey(scope), func(field, value string) {
+		if name, ok := tier.StreamOfField(field); ok && tier.CheckName("stream", name) == nil {
+			rows = append(rows, streamRow{name, value})
 		}
-		declared, _ := parseDeclaration(value) // Check tells of what cannot be read
-		info := Info{Address: tier.Address{Scope: scope, Stream: name}}
-		info.Brand, info.Exclusive, info.Removed = declared.brand, declared.exclusive, declared.removed
-		if err := info.ask(ctx, client); err != nil {
-			return nil, err
-		}
-		list = append(list, info)
-	}
-	slices.SortFunc(list, func(a, b Info) int { return strings.Compare(a.Address.Stream, b.Address.Stream) })
-	return list, nil
+	})
+	slices.SortFunc(rows, func(a, b streamRow) int { return cmp.Compare(a.stream, b.stream) })
+	return slices.CompactFunc(rows, func(a, b streamRow) bool { return a.stream == b.stream }), err
 }
 
-func scopeRow(ctx context.Context, client *tier.Client, scope string) (map[string]string, error) {
-	key := tier.ScopeKey(scope)
-	m, err := client.Do(ctx, key, client.B().Hgetall().Key(key).Build())
-	if err != nil {
-		return nil, err
+// scanHash goes through a hash of any size by pages. A field may come twice when the hash is changed meanwhile.
+func scanHash(ctx context.Context, client *tier.Client, key string, row func(field, value string)) error {
+	var cursor uint64
+	for {
+		m, err := client.Do(ctx, key, client.B().Hscan().Key(key).Cursor(cursor).Count(1000).Build())
+		if err != nil {
+			return err
+		}
+		page, err := m.AsScanEntry()
+		if err != nil {
+			return tier.Wrap("HSCAN", key, err)
+		}
+		for i := 0; i+1 < len(page.Elements); i += 2 {
+			row(page.Elements[i], page.Elements[i+1])
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return nil
+		}
 	}
-	row, err := m.AsStrMap()
-	return row, tier.Wrap("HGETALL", key, err)
 }
 
-// ask fills in what XINFO STREAM says. A declared stream without a key is empty.
-func (i *Info) ask(ctx context.Context, client *tier.Client) error {
-	key := i.Address.LogKey()
-	exists, err := client.Do(ctx, key, client.B().Exists().Key(key).Build())
+// describe fills in what the server says of logs. A declared stream without a key is empty.
+func describe(ctx context.Context, client *tier.Client, infos []Info) error {
+	keys, calls := make([]string, len(infos)), make([]tier.Call, len(infos))
+	for i := range infos {
+		keys[i] = infos[i].Address.LogKey()
+		calls[i] = tier.Call{Script: describeScript, Keys: keys[i : i+1]}
+	}
+	// One question first: a hash that somebody has filled names streams by the thousand that never were.
+	m, err := client.Do(ctx, keys[0], client.B().Exists().Key(keys...).Build())
 	if err != nil {
 		return err
 	}
-	if n, err := exists.AsInt64(); err != nil || n == 0 {
+	if n, err := m.AsInt64(); err != nil || n == 0 {
 		return err
 	}
-	m, err := client.Do(ctx, key, client.B().XinfoStream().Key(key).Build())
-	if err != nil {
-		return err
-	}
-	row, err := m.AsMap()
-	if err != nil {
-		return tier.Wrap("XINFO", key, err)
-	}
-	i.Length, i.Added, i.Groups = number(row["length"]), number(row["entries-added"]), number(row["groups"])
-	i.Last = entryID(row["last-generated-id"])
-	if first, err := entriesOfOne(row["first-entry"]); err == nil {
-		i.First = first
+	for i, r := range client.RunMulti(ctx, calls...) {
+		if r.Err != nil {
+			return r.Err
+		}
+		parts, err := tier.Parts("describe", r.Message, 6)
+		if err != nil {
+			return err
+		}
+		info := &infos[i]
+		info.Length, info.Added, info.Groups = number(parts[1]), number(parts[2]), number(parts[5])
+		info.First, info.Last = entryID(parts[3]), entryID(parts[4])
 	}
 	return nil
 }
 
-func entriesOfOne(m rueidis.RedisMessage) (codec.EntryID, error) {
-	pair, err := m.ToArray()
-	if err != nil || len(pair) == 0 {
-		return codec.EntryID{}, fmt.Errorf("stream: no first entry: %w", err)
-	}
-	return entryID(pair[0]), nil
+// ask is describe of one stream.
+func (i *Info) ask(ctx context.Context, client *tier.Client) error {
+	infos := []Info{*i}
+	err := describe(ctx, client, infos)
+	*i = infos[0]
+	return err
 }
 
 // number is 0 where the server says nil.
@@ -110,126 +151,3 @@ func entryID(m rueidis.RedisMessage) codec.EntryID {
 	id, _ := codec.ParseEntryID(text)
 	return id
 }
-
-// GroupInfo is a group as the server has it. Ages are by the server's clock.
-type GroupInfo struct {
-	Name          string
-	Start         codec.EntryID // as declared; zero: head, new, or a group of another program
-	Lease         time.Duration // 0: a group of another program
-	Consumers     int64
-	LastDelivered codec.EntryID
-
-	// Lag is how many entries the group was not given yet; a pack is one. When the server cannot tell (entries were
-	// deleted, the group was made in mid-stream), LagExact is false and Lag is as many or more.
-	Lag             int64
-	LagExact        bool
-	OldestUnread    codec.EntryID // zero: none
-	OldestUnreadAge time.Duration
-
-	Pending          int64
-	OldestPending    codec.EntryID // zero: none
-	OldestPendingAge time.Duration // since it was appended
-
-	Dead int64 // dead letters
-}
-
-// Groups lists the groups of a stream, by name. A stream that does not exist has none.
-func Groups(ctx context.Context, client *tier.Client, address string) ([]GroupInfo, error) {
-	p, err := newPlace(client, address)
-	if err != nil {
-		return nil, err
-	}
-	info := Info{Address: p.addr}
-	if err := info.ask(ctx, client); err != nil {
-		return nil, err
-	}
-	if info.Groups == 0 {
-		return nil, nil
-	}
-	now, err := client.Now(ctx, p.addr.LogKey())
-	if err != nil {
-		return nil, err
-	}
-	key := p.addr.LogKey()
-	m, err := client.Do(ctx, key, client.B().XinfoGroups().Key(key).Build())
-	if err != nil {
-		return nil, err
-	}
-	rows, err := m.ToArray()
-	if err != nil {
-		return nil, tier.Wrap("XINFO", key, err)
-	}
-	list := make([]GroupInfo, len(rows))
-	for i := range rows {
-		row, err := rows[i].AsMap()
-		if err != nil {
-			return nil, tier.Wrap("XINFO", key, err)
-		}
-		if list[i], err = p.groupInfo(ctx, row, info, now); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
-func (p *place) groupInfo(ctx context.Context, row map[string]rueidis.RedisMessage, info Info, now time.Time) (GroupInfo, error) {
-	nameField := row["name"]
-	name, err := nameField.ToString()
-	if err != nil {
-		return GroupInfo{}, err
-	}
-	g := GroupInfo{
-		Name: name, Consumers: number(row["consumers"]), Pending: number(row["pending"]),
-		LastDelivered: entryID(row["last-delivered-id"]),
-	}
-	lag, known := row["lag"]
-	g.Lag, g.LagExact = lagOf(lag, known, g.LastDelivered, info)
-
-	if tier.CheckName("group", name) != nil {
-		return g, nil // of another program; it has no keys of ours
-	}
-	b, key := p.client.B, p.addr.LogKey()
-	results, err := p.client.DoMulti(ctx, key,
-		b().Xrange().Key(key).Start("("+g.LastDelivered.String()).End("+").Count(1).Build(),
-		b().Xpending().Key(key).Group(name).Build(),
-		b().Hmget().Key(p.addr.GroupKey(name)).Field(tier.LeaseField, tier.StartField).Build(),
-		b().Xlen().Key(p.addr.DeadKey(name)).Build(),
-	)
-	if err != nil {
-		return g, err
-	}
-	if unread, err := results[0].ToMessage(); err == nil {
-		if entries, err := entriesOf(unread); err == nil && len(entries) > 0 {
-			g.OldestUnread = entries[0].ID
-			g.OldestUnreadAge = age(g.OldestUnread, now)
-		}
-	}
-	if summary, err := results[1].ToArray(); err == nil && len(summary) > 1 && g.Pending > 0 {
-		g.OldestPending = entryID(summary[1])
-		g.OldestPendingAge = age(g.OldestPending, now)
-	}
-	if hash, err := results[2].AsStrSlice(); err == nil && len(hash) == 2 {
-		ms, _ := strconv.ParseInt(hash[0], 10, 64)
-		g.Lease = time.Duration(ms) * time.Millisecond
-		g.Start, _ = codec.ParseEntryID(hash[1])
-	}
-	g.Dead, err = results[3].AsInt64()
-	return g, err
-}
-
-// lagOf is the server's lag, or the best that can be said without one. The server counts what was trimmed unread, too:
-// a group that stands before the first entry has not read any of those that there are.
-func lagOf(lag rueidis.RedisMessage, known bool, last codec.EntryID, info Info) (int64, bool) {
-	if info.Length == 0 || last.Compare(info.First) < 0 {
-		return info.Length, true
-	}
-	if n, err := lag.AsInt64(); known && err == nil {
-		return max(0, n), true
-	}
-	if last.Compare(info.Last) >= 0 {
-		return 0, true
-	}
-	return info.Length, false
-}
-
-func age(e codec.EntryID, now time.Time) time.Duration { return max(0, now.Sub(e.Time())) }

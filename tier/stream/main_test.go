@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strconv"
 	"sync"
@@ -337,3 +338,14 @@ func requireSame[T comparable](t testing.TB, want, got []T) {
 }
 
 func errorsAs[T error](err error, target *T) bool { return errors.As(err, target) }
+
+// collected is what a listing yields until it fails.
+func collected[T any](seq iter.Seq2[T, error]) (list []T, err error) {
+	for v, err := range seq {
+		if err != nil {
+			return list, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}

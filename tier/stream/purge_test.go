@@ -59,7 +59,7 @@ func TestPurge(t *testing.T) {
 		require.Equal(t, top.ServerEntry().String(), f.text("HGET", hash, "floor"))
 		require.Equal(t, "9", f.text("HGET", hash, "added"))
 		require.Equal(t, "0-0", f.text("HGET", hash, "start"))
-		infos, err := stream.Streams(f.ctx, f.client, f.addr().Scope)
+		infos, err := collected(stream.Streams(f.ctx, f.client, f.addr().Scope))
 		require.NoError(t, err)
 		require.Equal(t, []stream.Info{{Address: f.addr(), Brand: "ORD", Added: 9, Last: top.ServerEntry(), Groups: 2}}, infos)
 

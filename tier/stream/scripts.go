@@ -16,6 +16,8 @@ var (
 	packScript        = load("pack")
 	exclusiveScript   = load("append_exclusive")
 	pageScript        = load("page")
+	describeScript    = load("describe")
+	unreadScript      = load("unread")
 	createGroupScript = load("create_group")
 	resetGroupScript  = load("reset_group")
 	deleteGroupScript = load("delete_group")

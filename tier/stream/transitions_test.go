@@ -128,6 +128,27 @@ var transitions = map[string]transition{
 			return strconv.Itoa(n), nil
 		}, f.length
 	}, before: "3", after: "3", answer: "3"},
+	"describe": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		f.append(f.writer(stream.WriterConfig{}), 3)
+		return func() (string, error) {
+			infos, err := collected(stream.Streams(f.ctx, f.client, f.addr().Scope))
+			if err != nil {
+				return "", err
+			}
+			return strconv.FormatInt(infos[0].Length, 10), nil
+		}, f.length
+	}, before: "3", after: "3", answer: "3"},
+	"unread": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		f.append(f.writer(stream.WriterConfig{}), 3)
+		require.NoError(f.t, f.group("g", stream.Head(), lease).Create(f.ctx))
+		return func() (string, error) {
+			groups, err := stream.Groups(f.ctx, f.client, f.address)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(groups[0].OldestUnread.IsZero()), nil
+		}, f.length
+	}, before: "3", after: "3", answer: "false"},
 	"create_group": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
 		f.append(f.writer(stream.WriterConfig{}), 3)
 		g := f.group("g", stream.Head(), lease)

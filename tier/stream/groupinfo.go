@@ -1,0 +1,184 @@
+package stream
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// GroupInfo is a group as the server has it. Ages are by the server's clock.
+type GroupInfo struct {
+	Name          string
+	Start         codec.EntryID // as declared; zero: head, new, or a group of another program
+	Lease         time.Duration // 0: a group of another program
+	Consumers     int64
+	LastDelivered codec.EntryID
+
+	// Lag is how many entries the group was not given yet; a pack is one. When the server cannot tell (entries were
+	// deleted, the group was made in mid-stream), LagExact is false and Lag is as many or more.
+	Lag             int64
+	LagExact        bool
+	OldestUnread    codec.EntryID // zero: none
+	OldestUnreadAge time.Duration
+
+	Pending          int64
+	OldestPending    codec.EntryID // zero: none
+	OldestPendingAge time.Duration // since it was appended
+
+	Dead int64 // dead letters
+}
+
+// Groups lists the groups of a stream, by name. A stream that does not exist has none. The list is in memory at once,
+// about 300 bytes for each group; they are asked for 250 at a time.
+func Groups(ctx context.Context, client *tier.Client, address string) ([]GroupInfo, error) {
+	p, err := newPlace(client, address)
+	if err != nil {
+		return nil, err
+	}
+	info := Info{Address: p.addr}
+	if err := info.ask(ctx, client); err != nil {
+		return nil, err
+	}
+	if info.Groups == 0 {
+		return nil, nil
+	}
+	now, err := client.Now(ctx, p.addr.LogKey())
+	if err != nil {
+		return nil, err
+	}
+	rows, err := groupRows(ctx, client, p.addr)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]GroupInfo, len(rows))
+	for i, row := range rows {
+		list[i] = GroupInfo{
+			Name: row.name, Consumers: number(row.fields["consumers"]), Pending: number(row.fields["pending"]),
+			LastDelivered: entryID(row.fields["last-delivered-id"]),
+		}
+		lag, known := row.fields["lag"]
+		list[i].Lag, list[i].LagExact = lagOf(lag, known, list[i].LastDelivered, info)
+	}
+	for chunk := range slices.Chunk(list, askChunk) {
+		if err := p.askGroups(ctx, chunk, now); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// groupRow is a group as XINFO GROUPS has it.
+type groupRow struct {
+	name   string
+	fields map[string]rueidis.RedisMessage
+}
+
+func groupRows(ctx context.Context, client *tier.Client, addr tier.Address) ([]groupRow, error) {
+	key := addr.LogKey()
+	m, err := client.Do(ctx, key, client.B().XinfoGroups().Key(key).Build())
+	if err != nil {
+		return nil, err
+	}
+	replies, err := m.ToArray()
+	if err != nil {
+		return nil, tier.Wrap("XINFO", key, err)
+	}
+	rows := make([]groupRow, len(replies))
+	for i := range replies {
+		if rows[i].fields, err = replies[i].AsMap(); err != nil {
+			return nil, tier.Wrap("XINFO", key, err)
+		}
+		name := rows[i].fields["name"]
+		if rows[i].name, err = name.ToString(); err != nil {
+			return nil, tier.Wrap("XINFO", key, err)
+		}
+	}
+	return rows, nil
+}
+
+const groupQuestions = 3 // commands for each group
+
+// askGroups fills in what XINFO does not say of groups. Those of other programs may have names that ours cannot have; they
+// have no keys of ours.
+func (p *place) askGroups(ctx context.Context, groups []GroupInfo, now time.Time) error {
+	key, b := p.addr.LogKey(), p.client.B
+	var ours []*GroupInfo
+	var cmds []rueidis.Completed
+	unread := tier.Call{Script: unreadScript, Keys: []string{key}}
+	for i := range groups {
+		g := &groups[i]
+		if tier.CheckName("group", g.Name) != nil {
+			continue
+		}
+		ours = append(ours, g)
+		unread.Args = append(unread.Args, g.LastDelivered.String())
+		cmds = append(cmds,
+			b().Xpending().Key(key).Group(g.Name).Start("-").End("+").Count(1).Build(),
+			b().Hmget().Key(p.addr.GroupKey(g.Name)).Field(tier.LeaseField, tier.StartField).Build(),
+			b().Xlen().Key(p.addr.DeadKey(g.Name)).Build())
+	}
+	if len(ours) == 0 {
+		return nil
+	}
+	firsts, err := p.client.Run(ctx, unread)
+	if err != nil {
+		return err
+	}
+	ids, err := tier.Parts("unread", firsts, len(ours))
+	if err != nil {
+		return err
+	}
+	results, err := p.client.DoMulti(ctx, key, cmds...)
+	if err != nil {
+		return err
+	}
+	for i, g := range ours {
+		if g.OldestUnread = entryID(ids[i]); !g.OldestUnread.IsZero() {
+			g.OldestUnreadAge = age(g.OldestUnread, now)
+		}
+		if err := g.take(results[groupQuestions*i:], now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take reads the answers to the questions about a group.
+func (g *GroupInfo) take(answers []rueidis.RedisResult, now time.Time) (err error) {
+	if rows, err := answers[0].ToArray(); err == nil && len(rows) > 0 {
+		if row, err := rows[0].ToArray(); err == nil && len(row) > 0 {
+			g.OldestPending = entryID(row[0])
+			g.OldestPendingAge = age(g.OldestPending, now)
+		}
+	}
+	if hash, err := answers[1].AsStrSlice(); err == nil && len(hash) == 2 {
+		ms, _ := strconv.ParseInt(hash[0], 10, 64)
+		g.Lease = time.Duration(ms) * time.Millisecond
+		g.Start, _ = codec.ParseEntryID(hash[1])
+	}
+	g.Dead, err = answers[2].AsInt64()
+	return err
+}
+
+// lagOf is the server's lag, or the best that can be said without one. The server counts what was trimmed unread, too:
+// a group that stands before the first entry has not read any of those that there are.
+func lagOf(lag rueidis.RedisMessage, known bool, last codec.EntryID, info Info) (int64, bool) {
+	if info.Length == 0 || last.Compare(info.First) < 0 {
+		return info.Length, true
+	}
+	if n, err := lag.AsInt64(); known && err == nil {
+		return max(0, n), true
+	}
+	if last.Compare(info.Last) >= 0 {
+		return 0, true
+	}
+	return info.Length, false
+}
+
+func age(e codec.EntryID, now time.Time) time.Duration { return max(0, now.Sub(e.Time())) }

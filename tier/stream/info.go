@@ -35,22 +35,24 @@ const askChunk = 250
 func Streams(ctx context.Context, client *tier.Client, scope string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		rows, err := streamRows(ctx, client, scope)
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
 		for chunk := range slices.Chunk(rows, askChunk) {
 			infos := make([]Info, len(chunk))
 			for i, row := range chunk {
 				infos[i] = row.info(scope)
 			}
-			if err = describe(ctx, client, infos); err != nil {
-				break
+			if err := describe(ctx, client, infos); err != nil {
+				yield(Info{}, err)
+				return
 			}
 			for i := range infos {
 				if !yield(infos[i], nil) {
 					return
 				}
 			}
-		}
-		if err != nil {
-			yield(Info{}, err)
 		}
 	}
 }

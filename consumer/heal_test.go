@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,30 +16,12 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// keysSeen collects the keys of what was handled.
-type keysSeen struct {
-	mu   sync.Mutex
-	seen map[string]int
-}
-
-func (k *keysSeen) handle(_ context.Context, d *consumer.Delivery) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.seen == nil {
-		k.seen = map[string]int{}
+// collect is a handler that adds the keys of messages to a tally.
+func collect(seen *tally) consumer.Handler {
+	return func(_ context.Context, d *consumer.Delivery) error {
+		seen.add(d.Key)
+		return nil
 	}
-	k.seen[d.Key]++
-	return nil
-}
-
-// wait waits until n different keys were seen.
-func (k *keysSeen) wait(t *testing.T, n int) {
-	t.Helper()
-	tiertest.Eventually(t, patience, func() (bool, string) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return len(k.seen) == n, fmt.Sprintf("%d of %d keys seen: %v", len(k.seen), n, k.seen)
-	})
 }
 
 // TestConsumerHeals (B28, B29, B36): a server that loses what it knew does not end a consumer, and what exists is handled. The loss is told
@@ -63,8 +44,8 @@ func TestConsumerHeals(t *testing.T) {
 				s := newStage(t, tiertest.Private(t, kind))
 				reg := prometheus.NewRegistry()
 				var out logBuffer
-				var seen keysSeen
-				r := s.run(s.source(), seen.handle, consumer.Config{Registerer: reg, Logger: out.logger()})
+				seen := newTally()
+				r := s.run(s.source(), collect(seen), consumer.Config{Registerer: reg, Logger: out.logger()})
 				w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: s.addr.String(), Brand: "ORD"})
 				require.NoError(t, err)
 				put := func(from, to int) {
@@ -76,12 +57,12 @@ func TestConsumerHeals(t *testing.T) {
 					require.NoError(t, err)
 				}
 				put(0, 20)
-				seen.wait(t, 20)
+				seen.reach(t, 20, patience)
 				s.settled(patience)
 				s.floorAt(s.info().LastDelivered)
 				tc.lose(s)
 				put(20, 30)
-				seen.wait(t, 30)
+				seen.reach(t, 30, patience)
 				s.settled(patience)
 				require.Equal(t, 1.0, sum(t, reg, "echomq_consumer_group_rebuilds_total", "how", string(tc.how)))
 				require.Equal(t, 1, strings.Count(out.String(), tc.line), out.String())
@@ -99,9 +80,9 @@ func TestHealIsBounded(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
 		s := newStage(t, server)
 		s.append(50, 1)
-		var first keysSeen
-		r := s.run(s.source(), first.handle, consumer.Config{})
-		first.wait(t, 50)
+		first := newTally()
+		r := s.run(s.source(), collect(first), consumer.Config{})
+		first.reach(t, 50, patience)
 		r.stop()
 		require.NoError(t, r.wait(patience))
 		s.other("XGROUP", "DESTROY", s.addr.LogKey(), groupName)
@@ -111,10 +92,10 @@ func TestHealIsBounded(t *testing.T) {
 		require.NoError(t, err)
 		_, err = w.Append(t.Context(), codec.Message{Key: "after"})
 		require.NoError(t, err)
-		var second keysSeen
-		r = s.run(s.source(), second.handle, consumer.Config{})
-		second.wait(t, 1)
-		require.Contains(t, second.seen, "after")
+		second := newTally()
+		r = s.run(s.source(), collect(second), consumer.Config{})
+		second.reach(t, 1, patience)
+		require.Equal(t, 1, second.count("after"))
 		r.stop()
 		require.NoError(t, r.wait(patience))
 	})
@@ -147,16 +128,14 @@ func TestGroupGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
 	reg := prometheus.NewRegistry()
-	var seen keysSeen
-	r := s.run(s.source(), seen.handle, consumer.Config{Registerer: reg})
+	seen := newTally()
+	r := s.run(s.source(), collect(seen), consumer.Config{Registerer: reg})
 	s.append(5, 1)
-	seen.wait(t, 5)
+	seen.reach(t, 5, patience)
 	s.settled(patience)
 	s.other("XGROUP", "SETID", s.addr.LogKey(), groupName, "0-0") // as a stale append-only file leaves it
 	tiertest.Eventually(t, patience, func() (bool, string) {
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
-		return seen.seen["0"] == 2 && seen.seen["4"] == 2, fmt.Sprint(seen.seen)
+		return seen.count("0") == 2 && seen.count("4") == 2, fmt.Sprint(seen.deliveries(), " deliveries")
 	})
 	require.Equal(t, 1.0, sum(t, reg, "echomq_consumer_group_rewinds_total", "", ""))
 	r.stop()

@@ -27,7 +27,7 @@ func (s *stage) dead(n int) (name string) {
 	return m.Name()
 }
 
-// B6, B17: a handler that takes many leases, and the messages that wait behind it, keep theirs: they are renewed beside
+// B6, B17, B21: a handler that takes many leases, and the messages that wait behind it, keep theirs: they are renewed beside
 // the handler, from fetch to settle. Neither this consumer nor another runs them again.
 func TestLongHandler(t *testing.T) {
 	t.Parallel()

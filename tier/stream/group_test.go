@@ -114,7 +114,7 @@ func TestGroupKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestGroupIsCreatedOnce: many who create it at once agree on its terms.
+// TestGroupIsCreatedOnce (B38: no text of a refusal is looked at): many who create it at once agree on its terms.
 func TestGroupIsCreatedOnce(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)

@@ -54,33 +54,43 @@ func (m *Member) Name() string { return m.name }
 // Lease of the group.
 func (m *Member) Lease() time.Duration { return m.lease }
 
-// Read returns up to n entries that nobody was given yet. It waits on the server for up to wait; the end of ctx does not
-// cut that short, since an entry given to nobody would be stranded. After an error, Sync tells what was given all the same.
+// maxBlock is how long one request waits on the server. It is not cut off, since an entry given to nobody would be
+// stranded; so this is how long the end of a context goes unnoticed.
+const maxBlock = time.Second
+
+// Read returns up to n entries that nobody was given yet. It waits on the server for up to wait; when ctx ends meanwhile,
+// for a second more at most. After an error, Sync tells what was given all the same.
 func (m *Member) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
 	if n <= 0 {
 		return nil, nil // the server would take it for no limit
 	}
+	for {
+		reply, err := m.read(ctx, n, min(wait, maxBlock))
+		wait -= maxBlock
+		switch {
+		case rueidis.IsRedisNil(err) && wait > 0 && ctx.Err() == nil:
+			continue
+		case rueidis.IsRedisNil(err):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		entries, err := readReply(reply)
+		if err != nil {
+			return nil, err
+		}
+		return m.leased(ctx, entries, nil)
+	}
+}
+
+func (m *Member) read(ctx context.Context, n int, wait time.Duration) (rueidis.RedisMessage, error) {
 	p := m.group.place
 	key := p.addr.LogKey()
 	read := p.client.B().Xreadgroup().Group(m.group.cfg.Name, m.name).Count(int64(n))
-	var reply rueidis.RedisMessage
-	var err error
 	if wait >= time.Millisecond {
-		reply, err = p.client.Wait(ctx, key, wait, read.Block(wait.Milliseconds()).Streams().Key(key).Id(">").Build())
-	} else {
-		reply, err = p.client.Do(ctx, key, read.Streams().Key(key).Id(">").Build())
+		return p.client.Wait(ctx, key, wait, read.Block(wait.Milliseconds()).Streams().Key(key).Id(">").Build())
 	}
-	if err != nil {
-		if rueidis.IsRedisNil(err) {
-			err = nil
-		}
-		return nil, err
-	}
-	entries, err := readReply(reply)
-	if err != nil {
-		return nil, err
-	}
-	return m.leased(ctx, entries, nil)
+	return p.client.Do(ctx, key, read.Streams().Key(key).Id(">").Build())
 }
 
 // leased decodes entries. Messages of a pack below the group's start are left out.

@@ -69,6 +69,63 @@ func TestTenThousandFailedReads(t *testing.T) {
 	}
 }
 
+// TestReadEndsWithItsContext (B45): a read that would wait for half a minute ends soon after its context, and its connection serves
+// the next one.
+func TestReadEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		m := f.join(f.group("g", stream.Head(), 0))
+		ctx, cancel := context.WithCancel(f.ctx)
+		ended := make(chan error)
+		go func() {
+			_, err := m.Read(ctx, 1, time.Hour)
+			ended <- err
+		}()
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil { // it had not begun to wait
+				require.ErrorIs(t, err, tier.ErrCancelled)
+			}
+		case <-time.After(time.Minute):
+			require.Fail(t, "it waits on")
+		}
+		f.append(f.writer(stream.WriterConfig{}), 1)
+		f.read(m, 1)
+	})
+}
+
+// TestReadKeepsItsDeadline (B56): a wait ends in its time though others are served by the same stream all along.
+func TestReadKeepsItsDeadline(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		g := f.group("g", stream.New(), 0)
+		w := f.writer(stream.WriterConfig{})
+		ctx, stop := context.WithCancel(f.ctx)
+		var crew conc.WaitGroup
+		defer crew.Wait()
+		defer stop()
+		quiet := f.group("quiet", stream.FromTime(f.now().Add(time.Hour)), 0) // nothing comes for it
+		busy := f.join(g)
+		crew.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = busy.Read(f.ctx, 10, 100*time.Millisecond)
+			}
+		})
+		crew.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = w.Append(f.ctx, codec.Message{Key: "k"})
+			}
+		})
+		m := f.join(quiet)
+		leased, err := m.Read(f.ctx, 1, 1500*time.Millisecond)
+		require.NoError(t, err, "the wait went on for longer than its deadline")
+		require.Empty(t, leased)
+	})
+}
+
 // setUpWriter is a writer that goes past the proxy.
 func setUpWriter(t *testing.T, s *tiertest.Server, address string) *stream.Writer {
 	w, err := stream.NewWriter(tiertest.Dial(t, s), stream.WriterConfig{Address: address})

@@ -314,7 +314,7 @@ func (s *scene) state() string {
 	return strings.Join(append(words, fmt.Sprintf("lag %d dead %d members %d", groups[0].Lag, groups[0].Dead, members/2)), " ")
 }
 
-// TestTransitions calls each script through Go, on every server, a cluster too: what it answers and what it leaves
+// TestTransitions (B144) calls each script through Go, on every server, a cluster too: what it answers and what it leaves
 // behind. A script without a row fails.
 func TestTransitions(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {

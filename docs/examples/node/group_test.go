@@ -2,8 +2,10 @@ package node_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -137,43 +139,71 @@ func TestGroupIsShared(t *testing.T) {
 	})
 }
 
-// TestGroupTakesOverFromARawClient: what a raw client was given and has not acknowledged when it dies comes to a consumer
-// of ours after the lease.
-func TestGroupTakesOverFromARawClient(t *testing.T) {
-	s := tiertest.Shared(t, tiertest.Valkey)
-	e := newSite(t, s)
+// stuck is a group, and read.mjs in it, that was given all and cannot print it, since nobody reads what it prints.
+func stuck(t *testing.T, e *site) (group *stream.Group, cmd *exec.Cmd, out *bufio.Reader, errs *bytes.Buffer) {
+	t.Helper()
 	group, err := stream.NewGroup(e.client, stream.GroupConfig{Address: e.address, Name: "mailer", Start: stream.Head(), Lease: 500 * time.Millisecond})
 	require.NoError(t, err)
 	require.NoError(t, group.Create(t.Context()))
-	// It holds a page and cannot print all of it, since nobody reads what it prints.
-	var ms []codec.Message
-	for i := range 50 {
-		ms = append(ms, codec.Message{Key: strconv.Itoa(i), Data: make([]byte, 20_000)})
-	}
-	_, err = e.writer(t, 1).AppendBatch(t.Context(), ms)
-	require.NoError(t, err)
-	cmd := program(t, s.URL(), "read.mjs", "--group", "mailer", e.address)
-	out, err := cmd.StdoutPipe()
+	e.large(t)
+	cmd = program(t, e.server.URL(), "read.mjs", "--group", "mailer", e.address)
+	errs = &bytes.Buffer{}
+	cmd.Stderr = errs
+	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	_, err = bufio.NewReader(out).ReadBytes('\n')
+	out = bufio.NewReader(stdout)
+	_, err = out.ReadBytes('\n')
 	require.NoError(t, err)
-	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait())
+	return group, cmd, out, errs
+}
 
+func (e *site) pending(t *testing.T) int {
+	t.Helper()
 	infos, err := stream.Groups(t.Context(), e.client, e.address)
 	require.NoError(t, err)
-	held := int(infos[0].Pending)
+	require.Len(t, infos, 1)
+	require.Zero(t, infos[0].Lag)
+	return int(infos[0].Pending)
+}
+
+// TestGroupTakesOverFromARawClient: what a raw client was given and has not acknowledged when it dies comes to a consumer
+// of ours after the lease.
+func TestGroupTakesOverFromARawClient(t *testing.T) {
+	e := newSite(t, tiertest.Shared(t, tiertest.Valkey))
+	group, cmd, _, _ := stuck(t, e)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	held := e.pending(t)
 	require.NotZero(t, held)
+
 	counts := newTally()
 	stop := handleAll(t, group, counts)
-	tiertest.Eventually(t, limit, func() (bool, string) {
-		infos, err := stream.Groups(t.Context(), e.client, e.address)
-		require.NoError(t, err)
-		return infos[0].Pending == 0 && infos[0].Lag == 0, "entries are left"
-	})
+	tiertest.Eventually(t, limit, func() (bool, string) { return e.pending(t) == 0, "entries are left" })
 	stop()
 	require.Len(t, counts.handled, held)
+}
+
+// TestGroupIsNotAckedAfterTheLease: by then another consumer may hold the entry, and the server would not ask.
+func TestGroupIsNotAckedAfterTheLease(t *testing.T) {
+	e := newSite(t, tiertest.Shared(t, tiertest.Valkey))
+	_, cmd, out, errs := stuck(t, e)
+	held := e.pending(t)
+	require.NotZero(t, held)
+	tiertest.Eventually(t, limit, func() (bool, string) {
+		rows, err := e.raw.Do(t.Context(), e.raw.B().Xpending().Key(e.key).Group("mailer").Start("-").End("+").Count(1).Build()).ToArray()
+		require.NoError(t, err)
+		row, err := rows[0].ToArray()
+		require.NoError(t, err)
+		idle, err := row[2].AsInt64()
+		require.NoError(t, err)
+		return idle > 500, "the lease has not ended"
+	})
+	_, err := io.Copy(io.Discard, out)
+	require.NoError(t, err)
+	require.Error(t, cmd.Wait())
+	require.Contains(t, errs.String(), "longer than half the lease")
+	require.Equal(t, held, e.pending(t))
 }
 
 // TestGroupEndsWhenNothingComes, and says what to do when there is no such group.

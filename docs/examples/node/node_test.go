@@ -8,8 +8,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
@@ -117,7 +119,9 @@ func nodePath(t *testing.T) string {
 // program is one of the programs, that runs on a server.
 func program(t *testing.T, url string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), nodePath(t), args...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, nodePath(t), args...)
 	cmd.Env = append(os.Environ(), "PIPELINE_URL="+url)
 	return cmd
 }
@@ -194,4 +198,15 @@ func (e *site) records(t *testing.T) []codec.Record {
 		all = append(all, record)
 	}
 	return all
+}
+
+// large appends twenty messages of which a pipe holds none whole: their zero bytes are six characters each as JSON.
+func (e *site) large(t *testing.T) {
+	t.Helper()
+	var ms []codec.Message
+	for i := range 20 {
+		ms = append(ms, codec.Message{Key: strconv.Itoa(i), Data: make([]byte, 20_000)})
+	}
+	_, err := e.writer(t, 1).AppendBatch(t.Context(), ms)
+	require.NoError(t, err)
 }

@@ -3,7 +3,7 @@
 //
 //   node read.mjs [--url URL] [--exclusive] [--group NAME [--wait SECONDS] [--page ENTRIES]] scope/stream
 
-import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
 import { records } from './format.mjs';
 import { parseEntryId } from './ids.mjs';
 import { line } from './json.mjs';
@@ -42,7 +42,7 @@ async function readAll(client, log, stream, page) {
 }
 
 async function readGroup(client, { log, group }, stream, { name, page, wait }) {
-  const consumer = `node-${randomBytes(6).toString('hex')}`; // one process, one name
+  const consumer = `node-${hostname()}`; // the same each time: nobody removes consumers of programs that are not ours
   const lease = Number(await client.call('HGET', group(name), 'lease')) || 30000;
   let stopped = false;
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => { stopped = true; });
@@ -54,9 +54,9 @@ async function readGroup(client, { log, group }, stream, { name, page, wait }) {
     if (reply === null) continue;
     const since = Date.now();
     for (const raw of reply[0][1]) {
-      // After the lease others may hold the entry. An acknowledgement would take it from them: it is left to them.
-      if (Date.now() - since > lease / 2) throw new Error('printing took longer than half the lease: the rest of the page comes again');
       await printEntries(stream, [raw]);
+      // After the lease others may hold the entry, and an acknowledgement would take it from them.
+      if (Date.now() - since > lease / 2) throw new Error('printing took longer than half the lease: what was not acknowledged comes again');
       await client.call('XACK', log, name, raw[0]);
     }
     silent = Date.now();

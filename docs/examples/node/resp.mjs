@@ -23,9 +23,14 @@ export async function connect(url) {
   const client = new Client(socket);
   await client.connected;
   const password = decodeURIComponent(u.password);
-  if (password) await client.call('AUTH', ...(u.username ? [decodeURIComponent(u.username)] : []), password);
   const db = u.searchParams.get('db') ?? (unix ? '' : u.pathname.slice(1));
-  if (db) await client.call('SELECT', db);
+  try {
+    if (password) await client.call('AUTH', ...(u.username ? [decodeURIComponent(u.username)] : []), password);
+    if (db) await client.call('SELECT', db);
+  } catch (err) {
+    client.close(); // an open connection keeps the program alive
+    throw err;
+  }
   return client;
 }
 

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+func groupCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "group",
+		Short: "Move a group to another place, or delete it",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  runParent,
+	}
+	cmd.AddCommand(groupReset(a), groupDelete(a))
+	return cmd
+}
+
+// groupChange is a command that changes a group.
+type groupChange struct {
+	confirm
+	addr  tier.Address
+	group string
+	to    start
+}
+
+func groupReset(a *app) *cobra.Command {
+	c := &groupChange{confirm: confirm{app: a}}
+	cmd := &cobra.Command{
+		Use:   "reset ADDR --group NAME --to PLACE",
+		Short: "Move a group to another place in its stream",
+		Long: `Move a group to another place: head is the oldest message, new what is appended
+from now on; or an id, an entry or a time as in 'pipeline range --from'. What its
+consumers hold is forgotten, and they go on from there at once; messages that
+they have handled may come again. Dead letters stay.
+
+On a terminal it shows the group and wants its name typed; elsewhere it needs
+--yes. --dry-run changes nothing.`,
+		Example: `  pipeline group reset shop/orders --group mailer --to head --dry-run
+  pipeline group reset shop/orders --group mailer --to 1h --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.to.text == "" {
+				return usagef("want the place to go to: --to head, new, an id, an entry, or a time")
+			}
+			return c.run(cmd.Context(), args[0], c.reset)
+		},
+	}
+	c.command(cmd)
+	cmd.Flags().Var(&value{kind: "new|head|ID|TIME", set: c.to.set}, "to", "where the group goes on: head is the oldest message, new what is appended from now on")
+	return cmd
+}
+
+func groupDelete(a *app) *cobra.Command {
+	c := &groupChange{confirm: confirm{app: a}}
+	cmd := &cobra.Command{
+		Use:   "delete ADDR --group NAME",
+		Short: "Delete a group: where it is, and what it holds",
+		Long: `Delete a group: where it is in the stream, and what its consumers hold. Consumers
+at work end. The messages and its dead letters stay.
+
+On a terminal it shows the group and wants its name typed; elsewhere it needs
+--yes. --dry-run changes nothing.`,
+		Example: `  pipeline group delete shop/orders --group mailer --dry-run
+  pipeline group delete shop/orders --group mailer --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0], c.delete) },
+	}
+	c.command(cmd)
+	return cmd
+}
+
+func (c *groupChange) command(cmd *cobra.Command) {
+	cmd.Args = arguments(1, 1, "the address of a stream, as in shop/orders")
+	cmd.Flags().Var(name(&c.group, "group"), "group", "name of the group")
+	c.flags(cmd)
+}
+
+func (c *groupChange) run(ctx context.Context, address string, change func(context.Context, *tier.Client, *stream.GroupInfo) error) (err error) {
+	if c.addr, err = tier.ParseAddress(address); err != nil {
+		return err
+	}
+	if c.group == "" {
+		return usagef("want the name of a group: --group NAME ('pipeline groups %s' lists them)", c.addr)
+	}
+	if err := c.possible(); err != nil {
+		return err
+	}
+	return c.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
+		groups, err := stream.Groups(ctx, client, c.addr.String())
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(groups, func(g stream.GroupInfo) bool { return g.Name == c.group })
+		if i < 0 {
+			return notFound(fmt.Sprintf("%s has no group %s: 'pipeline groups %s' lists them", c.addr, c.group, c.addr))
+		}
+		return change(ctx, client, &groups[i])
+	})
+}
+
+func (c *groupChange) reset(ctx context.Context, client *tier.Client, was *stream.GroupInfo) error {
+	start, err := c.to.resolve(ctx, client, c.addr)
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return c.print("reset-group", "would move", " to "+c.to.text, was)
+	}
+	if err := c.asked(ctx, c.line("would move", " to "+c.to.text, was), c.group); err != nil {
+		return err
+	}
+	g, err := c.handle(client, start)
+	if err != nil {
+		return err
+	}
+	forgotten, err := g.Reset(ctx, start)
+	if err != nil {
+		return err
+	}
+	was.Pending = int64(forgotten)
+	return c.print("reset-group", "moved", " to "+c.to.text, was)
+}
+
+func (c *groupChange) delete(ctx context.Context, client *tier.Client, was *stream.GroupInfo) error {
+	if c.dryRun {
+		return c.print("delete-group", "would delete", "", was)
+	}
+	if err := c.asked(ctx, c.line("would delete", "", was), c.group); err != nil {
+		return err
+	}
+	g, err := c.handle(client, stream.Head())
+	if err == nil {
+		err = g.Delete(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return c.print("delete-group", "deleted", "", was)
+}
+
+func (c *groupChange) handle(client *tier.Client, start stream.Start) (*stream.Group, error) {
+	return stream.NewGroup(client, stream.GroupConfig{Address: c.addr.String(), Name: c.group, Start: start})
+}
+
+// line says what happens to the group, as it was.
+func (c *groupChange) line(verb, to string, was *stream.GroupInfo) string {
+	parts := []string{
+		"lag " + lagText(was), fmt.Sprintf("%s pending, to be forgotten", show.Number(was.Pending)), show.Count(int(was.Consumers), "consumer"),
+	}
+	if was.Dead > 0 {
+		parts = append(parts, show.Count(int(was.Dead), "dead letter")+", to be kept")
+	}
+	return fmt.Sprintf("%s group %s of %s%s: %s\n", verb, c.group, c.addr, to, strings.Join(parts, "; "))
+}
+
+func (c *groupChange) print(action, verb, to string, was *stream.GroupInfo) error {
+	if !c.app.json() {
+		text := c.line(verb, to, was)
+		if !c.dryRun {
+			text = strings.ReplaceAll(strings.ReplaceAll(text, ", to be forgotten", ", forgotten"), ", to be kept", ", kept")
+		}
+		return c.app.print(text)
+	}
+	return c.app.printObject(struct {
+		Action    string `json:"action"`
+		DryRun    bool   `json:"dry_run"`
+		Stream    string `json:"stream"`
+		Group     string `json:"group"`
+		To        string `json:"to,omitempty"`
+		Lag       int64  `json:"lag"`
+		LagExact  bool   `json:"lag_exact"`
+		Pending   int64  `json:"pending"`
+		Dead      int64  `json:"dead"`
+		Consumers int64  `json:"consumers"`
+	}{action, c.dryRun, c.addr.String(), c.group, c.to.text, was.Lag, was.LagExact, was.Pending, was.Dead, was.Consumers})
+}

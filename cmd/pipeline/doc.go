@@ -8,6 +8,7 @@
 //	pipeline range shop/orders --from 1h --count    read history again, by time or id
 //	pipeline get ORD0STCa4O4Feq                     find one message by its id alone
 //	pipeline streams; pipeline groups shop/orders; pipeline check shop
+//	pipeline group reset shop/orders --group mailer --to head; pipeline stream rm shop/orders
 //
 // Without a server URL (--url, --url-file, PIPELINE_URL) the commands share an
 // embedded server. docs/cli.md describes all of it; 'pipeline help' does too.

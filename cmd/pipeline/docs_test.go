@@ -61,9 +61,12 @@ func TestDocumentIsComplete(t *testing.T) {
 	text, err := os.ReadFile("../../docs/cli.md")
 	require.NoError(t, err)
 	p := alone(t)
-	for _, c := range []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "check", "version"} {
+	for _, c := range []string{
+		"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "check", "version",
+		"stream rm", "stream reset", "group reset", "group delete",
+	} {
 		require.Contains(t, string(text), "pipeline "+c)
-		for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(p.ok(c, "--help").out, -1) {
+		for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(p.ok(append(strings.Fields(c), "--help")...).out, -1) {
 			if flag != "--help" && flag != "--lines" {
 				require.Contains(t, string(text), flag, c)
 			}

@@ -110,63 +110,55 @@ func (c *groupChange) reset(ctx context.Context, client *tier.Client, was *strea
 	if err != nil {
 		return err
 	}
-	if c.dryRun {
-		return c.print("reset-group", "would move", " to "+c.to.text, was)
-	}
-	if err := c.asked(ctx, c.line("would move", " to "+c.to.text, was), c.group); err != nil {
+	return c.agreed(ctx, client, start, "move", was, func(g *stream.Group) error {
+		forgotten, err := g.Reset(ctx, start)
+		was.Pending = int64(forgotten)
 		return err
-	}
-	g, err := c.handle(client, start)
-	if err != nil {
-		return err
-	}
-	forgotten, err := g.Reset(ctx, start)
-	if err != nil {
-		return err
-	}
-	was.Pending = int64(forgotten)
-	return c.print("reset-group", "moved", " to "+c.to.text, was)
+	})
 }
 
 func (c *groupChange) delete(ctx context.Context, client *tier.Client, was *stream.GroupInfo) error {
+	return c.agreed(ctx, client, stream.Head(), "delete", was, func(g *stream.Group) error { return g.Delete(ctx) })
+}
+
+// agreed makes a change that was confirmed, or says what it would be.
+func (c *groupChange) agreed(ctx context.Context, client *tier.Client, start stream.Start, verb string, was *stream.GroupInfo, change func(*stream.Group) error) error {
 	if c.dryRun {
-		return c.print("delete-group", "would delete", "", was)
+		return c.print(verb, was)
 	}
-	if err := c.asked(ctx, c.line("would delete", "", was), c.group); err != nil {
+	if err := c.asked(ctx, c.line("would "+verb, was), c.group); err != nil {
 		return err
 	}
-	g, err := c.handle(client, stream.Head())
+	g, err := stream.NewGroup(client, stream.GroupConfig{Address: c.addr.String(), Name: c.group, Start: start})
 	if err == nil {
-		err = g.Delete(ctx)
+		err = change(g)
 	}
 	if err != nil {
 		return err
 	}
-	return c.print("delete-group", "deleted", "", was)
-}
-
-func (c *groupChange) handle(client *tier.Client, start stream.Start) (*stream.Group, error) {
-	return stream.NewGroup(client, stream.GroupConfig{Address: c.addr.String(), Name: c.group, Start: start})
+	return c.print(verb, was)
 }
 
 // line says what happens to the group, as it was.
-func (c *groupChange) line(verb, to string, was *stream.GroupInfo) string {
-	parts := []string{
-		"lag " + lagText(was), fmt.Sprintf("%s pending, to be forgotten", show.Number(was.Pending)), show.Count(int(was.Consumers), "consumer"),
+func (c *groupChange) line(verb string, was *stream.GroupInfo) string {
+	to := ""
+	if c.to.text != "" {
+		to = " to " + c.to.text
 	}
+	parts := []string{"lag " + lagText(was), show.Number(was.Pending) + " pending, which it forgets", show.Count(int(was.Consumers), "consumer")}
 	if was.Dead > 0 {
-		parts = append(parts, show.Count(int(was.Dead), "dead letter")+", to be kept")
+		parts = append(parts, show.Count(int(was.Dead), "dead letter")+", which stay")
 	}
 	return fmt.Sprintf("%s group %s of %s%s: %s\n", verb, c.group, c.addr, to, strings.Join(parts, "; "))
 }
 
-func (c *groupChange) print(action, verb, to string, was *stream.GroupInfo) error {
+func (c *groupChange) print(verb string, was *stream.GroupInfo) error {
 	if !c.app.json() {
-		text := c.line(verb, to, was)
-		if !c.dryRun {
-			text = strings.ReplaceAll(strings.ReplaceAll(text, ", to be forgotten", ", forgotten"), ", to be kept", ", kept")
+		did := strings.TrimSuffix(verb, "e") + "ed"
+		if c.dryRun {
+			did = "would " + verb
 		}
-		return c.app.print(text)
+		return c.app.print(c.line(did, was))
 	}
 	return c.app.printObject(struct {
 		Action    string `json:"action"`
@@ -179,5 +171,5 @@ func (c *groupChange) print(action, verb, to string, was *stream.GroupInfo) erro
 		Pending   int64  `json:"pending"`
 		Dead      int64  `json:"dead"`
 		Consumers int64  `json:"consumers"`
-	}{action, c.dryRun, c.addr.String(), c.group, c.to.text, was.Lag, was.LagExact, was.Pending, was.Dead, was.Consumers})
+	}{verb + "-group", c.dryRun, c.addr.String(), c.group, c.to.text, was.Lag, was.LagExact, was.Pending, was.Dead, was.Consumers})
 }

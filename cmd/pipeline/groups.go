@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,33 +13,44 @@ import (
 )
 
 func groupsCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var consumers bool
+	cmd := &cobra.Command{
 		Use:   "groups ADDR",
 		Short: "List the groups of a stream: how far each is, and what it holds",
 		Long: `List the groups of a stream. LAG is how many entries (a pack is one) the group
-was not given yet; "~" marks the least it can be, where the server cannot tell.
+was not given yet; "~" marks the most it can be, where the server cannot tell.
 PENDING is how many were given to consumers and are not acknowledged. The ages
 are those of the oldest entry not given yet and of the oldest pending one.
 
-CONSUMERS is how many take part; one that died counts until another has taken
-over what it held. DEAD is how many entries were put aside, with the reason,
-because they cannot be decoded. LEASE is how long a consumer may be silent before
-the others take over what it holds.`,
-		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
+STATE is active when a consumer is alive, idle when none is and there is nothing
+to do, dead when none is and entries are unread or pending. CONSUMERS is how many
+take part; one that died counts until another has taken over what it held. DEAD is
+how many entries were put aside, with the reason, because they cannot be decoded.
+LEASE is how long a consumer may be silent before the others take over what it
+holds. START is where the group was made to begin, FLOOR up to where everything
+is settled; narrow terminals do not show them.
+
+With --consumers, the consumers follow: members are those of this program and its
+library, which beat; raw are all others, by when the server last heard them. A
+LEASE that has ended means that it holds entries and is silent.`,
+		Example: `  pipeline groups shop/orders --consumers`,
+		Args:    arguments(1, 1, "the address of a stream, as in shop/orders"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			addr, err := tier.ParseAddress(args[0])
 			if err != nil {
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
-				return a.groups(ctx, client, addr)
+				return a.groups(ctx, client, addr, consumers)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&consumers, "consumers", false, "list the consumers of each group, too")
+	return cmd
 }
 
-func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address) error {
-	list, err := stream.Groups(ctx, client, addr.String())
+func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address, consumers bool) error {
+	list, err := stream.GroupDetails(ctx, client, addr.String())
 	if err != nil {
 		return err
 	}
@@ -54,44 +66,126 @@ func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address
 		return nil
 	}
 	a.done = len(list)
-	return printList(a, list, groupsTable, groupJSON)
+	if err := printList(a, list, a.groupsTable, func(g stream.GroupDetail) any { return groupJSON(&g, consumers) }); err != nil || !consumers || a.json() {
+		return err
+	}
+	if !slices.ContainsFunc(list, func(g stream.GroupDetail) bool { return len(g.Who) > 0 }) {
+		a.note("no group of %s has a consumer", addr)
+		return nil
+	}
+	return a.print("\n" + show.Table(consumersTable(list)))
 }
 
-func groupJSON(g stream.GroupInfo) any {
+type consumerJSON struct {
+	Consumer string   `json:"consumer"`
+	Kind     string   `json:"kind"`
+	Pending  int64    `json:"pending"`
+	Idle     float64  `json:"idle_seconds"`
+	Beat     *float64 `json:"beat_seconds"`
+	Overdue  bool     `json:"lease_ended"`
+}
+
+func groupJSON(g *stream.GroupDetail, consumers bool) any {
+	var who []consumerJSON
+	if consumers {
+		who = make([]consumerJSON, len(g.Who))
+		for i, c := range g.Who {
+			who[i] = consumerJSON{Consumer: c.Name, Kind: kindOf(&c), Pending: c.Pending, Idle: c.Idle.Seconds(), Overdue: c.Overdue}
+			if c.Member {
+				beat := c.Silence.Seconds()
+				who[i].Beat = &beat
+			}
+		}
+	}
 	return struct {
-		Group         string  `json:"group"`
-		Lag           int64   `json:"lag"`
-		LagExact      bool    `json:"lag_exact"`
-		Pending       int64   `json:"pending"`
-		Consumers     int64   `json:"consumers"`
-		Dead          int64   `json:"dead"`
-		OldestUnread  string  `json:"oldest_unread"`
-		UnreadAge     float64 `json:"oldest_unread_seconds"`
-		OldestPending string  `json:"oldest_pending"`
-		PendingAge    float64 `json:"oldest_pending_seconds"`
-		LastDelivered string  `json:"last_delivered"`
-		Lease         float64 `json:"lease_seconds"`
+		Group         string            `json:"group"`
+		State         stream.GroupState `json:"state"`
+		Lag           int64             `json:"lag"`
+		LagExact      bool              `json:"lag_exact"`
+		Pending       int64             `json:"pending"`
+		Consumers     int64             `json:"consumers"`
+		Dead          int64             `json:"dead"`
+		OldestUnread  string            `json:"oldest_unread"`
+		UnreadAge     float64           `json:"oldest_unread_seconds"`
+		OldestPending string            `json:"oldest_pending"`
+		PendingAge    float64           `json:"oldest_pending_seconds"`
+		LastDelivered string            `json:"last_delivered"`
+		Start         string            `json:"start"`
+		Floor         string            `json:"floor"`
+		Lease         float64           `json:"lease_seconds"`
+		Who           []consumerJSON    `json:"consumer_list,omitzero"`
 	}{
-		g.Name, g.Lag, g.LagExact, g.Pending, g.Consumers, g.Dead,
+		g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Consumers, g.Dead,
 		entryText(g.OldestUnread), g.OldestUnreadAge.Seconds(), entryText(g.OldestPending), g.OldestPendingAge.Seconds(),
-		entryText(g.LastDelivered), g.Lease.Seconds(),
+		entryText(g.LastDelivered), entryText(g.Start), entryText(g.Floor), g.Lease.Seconds(), who,
 	}
 }
 
-func groupsTable(list []stream.GroupInfo) [][]string {
-	rows := [][]string{{"GROUP", ">LAG", ">PENDING", ">CONSUMERS", ">DEAD", ">OLDEST UNREAD", ">OLDEST PENDING", ">LEASE"}}
+func (a *app) groupsTable(list []stream.GroupDetail) [][]string {
+	rows := [][]string{{
+		"GROUP", "STATE", ">LAG", ">PENDING", ">CONSUMERS", ">DEAD", ">OLDEST UNREAD", ">OLDEST PENDING", ">LEASE", "START", "FLOOR",
+	}}
 	for _, g := range list {
-		lag := show.Number(g.Lag)
-		if !g.LagExact {
-			lag = "~" + lag
-		}
 		rows = append(rows, []string{
-			g.Name, lag, show.Number(g.Pending), show.Number(g.Consumers), show.Number(g.Dead),
+			g.Name, string(g.State), lagText(&g.GroupInfo), show.Number(g.Pending), show.Number(g.Consumers), show.Number(g.Dead),
 			ageText(!g.OldestUnread.IsZero(), g.OldestUnreadAge), ageText(!g.OldestPending.IsZero(), g.OldestPendingAge),
-			ageText(g.Lease > 0, g.Lease),
+			ageText(g.Lease > 0, g.Lease), dayTime(g.Start), dayTime(g.Floor),
 		})
 	}
+	return narrowed(rows, a.width(), 2)
+}
+
+// narrowed leaves the last columns out, at most so many, while the table is wider than a terminal; 0 is any width.
+func narrowed(rows [][]string, width, most int) [][]string {
+	total := func() (n int) {
+		for i := range rows[0] {
+			widest := 0
+			for _, row := range rows {
+				widest = max(widest, show.Width(row[i]))
+			}
+			n += widest + 2
+		}
+		return n - 2
+	}
+	for ; width > 0 && most > 0 && total() > width; most-- {
+		for i := range rows {
+			rows[i] = rows[i][:len(rows[i])-1]
+		}
+	}
 	return rows
+}
+
+func consumersTable(list []stream.GroupDetail) [][]string {
+	rows := [][]string{{"GROUP", "CONSUMER", "KIND", ">PENDING", ">IDLE", ">LAST BEAT", "LEASE"}}
+	for _, g := range list {
+		for _, c := range g.Who {
+			lease := "holds"
+			switch {
+			case c.Overdue:
+				lease = "ended"
+			case c.Pending == 0:
+				lease = "-"
+			}
+			rows = append(rows, []string{
+				g.Name, c.Name, kindOf(&c), show.Number(c.Pending), show.Duration(c.Idle), ageText(c.Member, c.Silence), lease,
+			})
+		}
+	}
+	return rows
+}
+
+func kindOf(c *stream.ConsumerInfo) string {
+	if c.Member {
+		return "member"
+	}
+	return "raw"
+}
+
+func lagText(g *stream.GroupInfo) string {
+	if g.LagExact {
+		return show.Number(g.Lag)
+	}
+	return "~" + show.Number(g.Lag)
 }
 
 func ageText(some bool, age time.Duration) string {

@@ -38,12 +38,13 @@ type loss struct {
 	confirm
 	action     string // in JSON
 	would, did string
+	all        bool // the groups go as well
 	plan, do   func(ctx context.Context, client *tier.Client, address string) (stream.Removed, error)
 }
 
 func removal(a *app) *cobra.Command {
 	l := &loss{
-		confirm: confirm{app: a}, action: "remove", would: "would remove", did: "removed",
+		confirm: confirm{app: a}, action: "remove", would: "would remove", did: "removed", all: true,
 		plan: stream.PlanRemove, do: stream.Remove,
 	}
 	return l.command(&cobra.Command{
@@ -105,7 +106,7 @@ func (l *loss) run(ctx context.Context, client *tier.Client, address string) err
 	if l.dryRun {
 		return l.print(&going, l.would)
 	}
-	if err := l.asked(ctx, l.would+" "+describe(&going)+groupsOf(&going), address); err != nil {
+	if err := l.asked(ctx, l.would+" "+l.describe(&going)+groupsOf(&going), address); err != nil {
 		return err
 	}
 	gone, err := l.do(ctx, client, address)
@@ -117,7 +118,7 @@ func (l *loss) run(ctx context.Context, client *tier.Client, address string) err
 
 func (l *loss) print(r *stream.Removed, verb string) error {
 	if !l.app.json() {
-		text := verb + " " + describe(r)
+		text := verb + " " + l.describe(r)
 		if l.dryRun {
 			text += groupsOf(r)
 		}
@@ -157,12 +158,12 @@ func (a *app) printObject(v any) error {
 }
 
 // describe is what goes, in a line.
-func describe(r *stream.Removed) string {
+func (l *loss) describe(r *stream.Removed) string {
 	parts := []string{count(r.Entries, "entry", "entries")}
 	if r.Bytes > 0 {
 		parts[0] += " (" + show.Bytes(r.Bytes) + ")"
 	}
-	if n := len(r.Groups); n > 0 {
+	if n := len(r.Groups); n > 0 && l.all {
 		parts = append(parts, show.Count(n, "group"))
 	}
 	if r.DeadLetters > 0 {

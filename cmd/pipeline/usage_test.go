@@ -75,6 +75,14 @@ func TestBadInput(t *testing.T) {
 		{"program", "consume a/b --group g --exec nonesuch", `--exec "nonesuch": "nonesuch" is no program: executable file not found in $PATH`},
 		{"quote", "consume a/b --group g --exec 'x", `a quote is not closed`},
 		{"listen", "server --listen 0.0.0.0:6379", `--listen "0.0.0.0:6379": want an address on loopback`},
+		{"nothing of a stream", "stream drop a/b", `unknown command "drop" of pipeline stream (pipeline stream --help lists them)`},
+		{"nobody to ask", "stream rm a/b", "this cannot be undone, and there is no terminal to ask on: give --yes, or --dry-run to see what would go"},
+		{"nobody to ask about entries", "stream reset a/b", "there is no terminal to ask on: give --yes"},
+		{"nobody to ask about a group", "group delete a/b --group g", "there is no terminal to ask on: give --yes"},
+		{"nobody to ask about a place", "group reset a/b --group g --to new", "there is no terminal to ask on: give --yes"},
+		{"no group to delete", "group delete a/b --yes", "want the name of a group: --group NAME ('pipeline groups a/b' lists them)"},
+		{"no place", "group reset a/b --group g --yes", "want the place to go to: --to head, new, an id, an entry, or a time"},
+		{"place", "group reset a/b --group g --to old", `--to "old": want new, head, or a place: want an id (`},
 		{"demo", "demo now", `"now" is one argument too many`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -91,7 +99,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "check", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "check", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

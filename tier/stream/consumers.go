@@ -86,7 +86,7 @@ func (p *place) detail(ctx context.Context, d *GroupDetail, now time.Time) error
 	if ours {
 		ask = append(ask,
 			b().Hgetall().Key(p.addr.OwnersKey(d.Name)).Build(),
-			b().Hget().Key(p.addr.GroupKey(d.Name)).Field("floor").Build())
+			b().Hget().Key(p.addr.GroupKey(d.Name)).Field(tier.FloorField).Build())
 	}
 	results, err := p.client.DoMulti(ctx, key, ask...)
 	if err != nil {

@@ -42,11 +42,7 @@ func Remove(ctx context.Context, client *tier.Client, address string) (Removed, 
 		return Removed{}, err
 	}
 	for range looks {
-		going, parts, err := p.belongings(ctx)
-		if err != nil {
-			return Removed{}, err
-		}
-		field, err := p.field(ctx)
+		going, field, parts, err := p.belongings(ctx)
 		if err != nil {
 			return Removed{}, err
 		}
@@ -74,7 +70,7 @@ func PlanRemove(ctx context.Context, client *tier.Client, address string) (Remov
 	if err != nil {
 		return Removed{}, err
 	}
-	going, _, err := p.belongings(ctx)
+	going, _, _, err := p.belongings(ctx)
 	return going, err
 }
 
@@ -133,31 +129,33 @@ func (p *place) field(ctx context.Context) (string, error) {
 	return m.ToString()
 }
 
-// belongings counts what belongs to the stream, and lists the keys beside the log. ErrNoStream.
-func (p *place) belongings(ctx context.Context) (going Removed, parts []string, err error) {
+// belongings counts what belongs to the stream, and lists the keys beside the log; field is what the scope's hash says of
+// it. ErrNoStream.
+func (p *place) belongings(ctx context.Context) (going Removed, field string, parts []string, err error) {
 	if err = p.readable(ctx); err != nil && !errors.Is(err, ErrStreamRemoved) {
-		return going, nil, err
+		return going, field, nil, err
 	}
 	if going, err = p.contents(ctx); err != nil {
-		return going, nil, err
+		return going, field, nil, err
 	}
+	if field, err = p.field(ctx); err != nil {
+		return going, field, nil, err
+	}
+	brand, _, _ := strings.Cut(strings.TrimPrefix(field, tier.GoneMark), " ")
+	going.Brand = codec.Brand(brand)
 	if parts, err = p.client.KeysBelow(ctx, p.addr.LogKey()); err != nil {
-		return going, nil, err
+		return going, field, nil, err
 	}
 	for _, key := range parts {
 		switch kind, _, _ := strings.Cut(strings.TrimPrefix(key, p.addr.LogKey()+":"), ":"); kind {
 		case "pid":
 			going.Producers++
 		case "dead":
-			n, err := p.client.Do(ctx, key, p.client.B().Xlen().Key(key).Build())
+			n, err := p.length(ctx, key)
 			if err != nil {
-				return going, nil, err
+				return going, field, nil, err
 			}
-			letters, err := n.AsInt64()
-			if err != nil {
-				return going, nil, err
-			}
-			going.DeadLetters += letters
+			going.DeadLetters += n
 		}
 	}
 	for _, g := range going.Groups { // what they write between the list and the removal
@@ -166,7 +164,15 @@ func (p *place) belongings(ctx context.Context) (going Removed, parts []string, 
 		}
 	}
 	slices.Sort(parts)
-	return going, slices.Compact(parts), nil
+	return going, field, slices.Compact(parts), nil
+}
+
+func (p *place) length(ctx context.Context, key string) (int64, error) {
+	m, err := p.client.Do(ctx, key, p.client.B().Xlen().Key(key).Build())
+	if err != nil {
+		return 0, err
+	}
+	return m.AsInt64()
 }
 
 // contents are the log and its groups.

@@ -95,7 +95,7 @@ func TestRemove(t *testing.T) {
 
 		again, err := stream.Remove(f.ctx, f.client, f.address) // as after a lost reply
 		require.NoError(t, err)
-		require.Equal(t, stream.Removed{Stream: f.addr()}, again)
+		require.Equal(t, stream.Removed{Stream: f.addr(), Brand: "ORD"}, again)
 		_, err = old.Append(f.ctx, codec.Message{})
 		require.ErrorIs(t, err, stream.ErrStreamRemoved)
 		_, err = stream.Purge(f.ctx, f.client, f.address)

@@ -96,6 +96,18 @@ func Count(n int, what string) string {
 	return Number(int64(n)) + " " + what
 }
 
+// Bytes is a size in three digits or so: "512 B", "1.2 KiB", "3.4 GiB".
+func Bytes(n int64) string {
+	if n < 1024 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	f, units := float64(n)/1024, []string{"KiB", "MiB", "GiB", "TiB"}
+	for len(units) > 1 && f >= 1024 {
+		f, units = f/1024, units[1:]
+	}
+	return strconv.FormatFloat(f, 'f', 1, 64) + " " + units[0]
+}
+
 // Rate is n in d, per second: "38,094/s".
 func Rate(n int, d time.Duration) string {
 	if d <= 0 {

@@ -173,7 +173,7 @@ func TestExecFails(t *testing.T) {
 	r = p.run("consume", addr, "--group", "h", "--wait", "50ms", "--exec", "false")
 	require.Equal(t, 1, r.code)
 	require.Regexp(t, `pipeline: [123] messages? failed and will come again, to any consumer of the group: 'pipeline groups \S+' shows what is pending\n$`, r.errOut)
-	require.Contains(t, p.ok("groups", addr).lines()[1], `"group":"h","lag":0,"lag_exact":true,"pending":3,`)
+	require.Contains(t, p.ok("groups", addr).lines()[1], `"group":"h","state":"active","lag":0,"lag_exact":true,"pending":3,`)
 }
 
 // A stop lets the command that runs finish, and acknowledges its message.
@@ -204,7 +204,7 @@ func TestConsumerKilled(t *testing.T) {
 	require.NoError(t, running.cmd.Process.Kill())
 	p.file("go", "")
 	running.wait()
-	require.Regexp(t, `\ng +0 +4 +1 +0 +- +[\d.]+m?s +30s\n`, p.ok("groups", addr, "--output", "text").out)
+	require.Regexp(t, `\ng +active +0 +4 +1 +0 +- +[\d.]+m?s +30s +- +-\n`, p.ok("groups", addr, "--output", "text").out)
 }
 
 // waitForGo is a command that says when it has begun, and ends when there is a file.

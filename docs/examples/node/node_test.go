@@ -210,3 +210,12 @@ func (e *site) large(t *testing.T) {
 	_, err := e.writer(t, 1).AppendBatch(t.Context(), ms)
 	require.NoError(t, err)
 }
+
+// declare writes what the scope's hash says of the stream.
+func (e *site) declare(t *testing.T, value string) {
+	t.Helper()
+	addr, err := tier.ParseAddress(e.address)
+	require.NoError(t, err)
+	set := e.raw.B().Hset().Key(tier.ScopeKey(addr.Scope)).FieldValue().FieldValue(tier.StreamField(addr.Stream), value).Build()
+	require.NoError(t, e.raw.Do(t.Context(), set).Error())
+}

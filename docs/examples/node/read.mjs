@@ -1,7 +1,7 @@
 // Prints every message of a stream as a line of JSON: all there are, or with --group what a consumer group was not given
 // yet, acknowledged when it is printed.
 //
-//   node read.mjs [--url URL] [--exclusive] [--group NAME [--wait SECONDS] [--page ENTRIES]] scope/stream
+//   node read.mjs [--url URL] [--group NAME [--wait SECONDS] [--page ENTRIES]] scope/stream
 
 import { hostname } from 'node:os';
 import { records } from './format.mjs';
@@ -64,12 +64,12 @@ async function readGroup(client, { log, group }, stream, { name, page, wait }) {
 }
 
 const options = {
-  group: { type: 'string' }, exclusive: { type: 'boolean', default: false }, wait: { type: 'string' }, page: { type: 'string', default: '100' },
+  group: { type: 'string' }, wait: { type: 'string' }, page: { type: 'string', default: '100' },
 };
 
-await run('node read.mjs [--url URL] [--exclusive] [--group NAME [--wait SECONDS] [--page ENTRIES]] scope/stream', options,
-  async (client, address, { group, exclusive, wait, page }) => {
-    const stream = { ...await identity(client, address), exclusive };
+await run('node read.mjs [--url URL] [--group NAME [--wait SECONDS] [--page ENTRIES]] scope/stream', options,
+  async (client, address, { group, wait, page }) => {
+    const stream = await identity(client, address);
     if (group === undefined) return readAll(client, address.log, stream, page);
     try {
       await readGroup(client, address, stream, { name: group, page, wait: wait === undefined ? Infinity : Number(wait) * 1000 });

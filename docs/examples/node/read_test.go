@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
@@ -199,6 +200,7 @@ func TestReadHostOrder(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		e := newSite(t, s)
 		brand := string(e.identity.Brand)
+		e.declare(t, brand+tier.ExclusiveMark)
 		good, err := codec.AppendMessage(nil, &codec.Message{Type: "t", Key: "k"})
 		require.NoError(t, err)
 		pack, err := codec.AppendPack(nil, 2, append(good, good...))
@@ -225,6 +227,6 @@ func TestReadHostOrder(t *testing.T) {
 			want = identity.Records(want, entry)
 		}
 		require.Len(t, want, 9)
-		require.Equal(t, linesOf(want), parse(t, runOK(t, s.URL(), "", "read.mjs", "--exclusive", e.address)))
+		require.Equal(t, linesOf(want), parse(t, runOK(t, s.URL(), "", "read.mjs", e.address)))
 	})
 }

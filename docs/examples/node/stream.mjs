@@ -13,12 +13,13 @@ export function keys(address) {
   return { scope: `emq:{${scope}}:scope`, field: `stream:${name}`, log, group: (group) => `${log}:g:${group}` };
 }
 
-/** The identity {brand, node} that our writers have declared. */
+/** The identity {brand, node, exclusive} that our writers have declared. */
 export async function identity(client, { scope, field }) {
-  const [node, brand] = (await client.call('HMGET', scope, 'node', field)).map((value) => value?.toString());
-  if (!node || !brand) throw new Error(`nobody has declared the stream: ${scope} has no field "${field}"`);
-  if (brand.startsWith('-')) throw new Error('the stream was removed');
-  return { brand, node: Number(node) };
+  const [node, declared] = (await client.call('HMGET', scope, 'node', field)).map((value) => value?.toString());
+  if (!node || !declared) throw new Error(`nobody has declared the stream: ${scope} has no field "${field}"`);
+  if (declared.startsWith('-')) throw new Error('the stream was removed');
+  const [brand, ...options] = declared.split(' ');
+  return { brand, node: Number(node), exclusive: options.includes('exclusive') };
 }
 
 /** Runs main(client, address, options) on the server of --url or $PIPELINE_URL; what fails ends the program with 1. */

@@ -41,6 +41,7 @@ const options = { pack: { type: 'boolean', default: false } };
 
 await run('node write.mjs [--url URL] [--pack] scope/stream < messages', options, async (client, address, { pack }) => {
   const stream = await identity(client, address);
+  if (stream.exclusive) throw new Error('the stream is exclusive: its one writer mints the ids');
   const printIds = async (addresses) => {
     for (const addr of addresses) await print(serverId(stream.brand, stream.node, addr));
   };

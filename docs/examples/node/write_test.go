@@ -176,11 +176,12 @@ func TestWriteRefuses(t *testing.T) {
 	})
 	require.Empty(t, e.records(t))
 
-	addr, err := tier.ParseAddress(e.address)
-	require.NoError(t, err)
-	gone := e.raw.B().Hset().Key(tier.ScopeKey(addr.Scope)).FieldValue().FieldValue(tier.StreamField(addr.Stream), tier.GoneMark+string(e.identity.Brand)).Build()
-	require.NoError(t, e.raw.Do(t.Context(), gone).Error())
+	e.declare(t, string(e.identity.Brand)+tier.ExclusiveMark)
 	_, errs, err := run(t, s.URL(), "{}\n", "write.mjs", e.address)
+	require.Error(t, err)
+	require.Contains(t, errs, "the stream is exclusive")
+	e.declare(t, tier.GoneMark+string(e.identity.Brand))
+	_, errs, err = run(t, s.URL(), "{}\n", "write.mjs", e.address)
 	require.Error(t, err)
 	require.Contains(t, errs, "the stream was removed")
 }

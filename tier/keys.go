@@ -1,6 +1,8 @@
 package tier
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"strings"
 )
@@ -25,6 +27,12 @@ func (a Address) LogKey() string { return "emq:{" + a.Scope + "}:stream:" + a.St
 
 // ProducerKey holds a producer's last number and receipts.
 func (a Address) ProducerKey(producer string) string { return a.LogKey() + ":pid:" + producer }
+
+// SeenKey marks a key of AppendOnce, any text, for its window: the first 16 bytes of its SHA-256, in hexadecimal.
+func (a Address) SeenKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return a.LogKey() + ":seen:" + hex.EncodeToString(sum[:16])
+}
 
 // GroupKey is a group's own hash.
 func (a Address) GroupKey(group string) string { return a.LogKey() + ":g:" + group }

@@ -22,6 +22,7 @@ func addressKeys(a tier.Address) map[string]string {
 		"ScopeKey":    tier.ScopeKey(a.Scope),
 		"LogKey":      a.LogKey(),
 		"ProducerKey": a.ProducerKey("p"),
+		"SeenKey":     a.SeenKey("k"),
 		"GroupKey":    a.GroupKey("g"),
 		"OwnersKey":   a.OwnersKey("g"),
 		"DeadKey":     a.DeadKey("g"),
@@ -111,6 +112,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		"LogKey": "emq:" + a.Scope + ":stream:" + a.Stream,
 	}
 	want["ProducerKey"] = want["LogKey"] + ":pid:<producer>"
+	want["SeenKey"] = want["LogKey"] + ":seen:<hash>"
 	want["GroupKey"] = want["LogKey"] + ":g:<group>"
 	want["OwnersKey"] = want["LogKey"] + ":g:<group>:owners"
 	want["DeadKey"] = want["LogKey"] + ":dead:<group>"
@@ -118,7 +120,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	require.ElementsMatch(t, builders(t), keysOf(documented))
 	built := addressKeys(tier.Address{Scope: "s", Stream: "<n>"})
 	for name, key := range built {
-		pattern := strings.NewReplacer("<producer>", "p", "<group>", "g").Replace(documented[name])
+		pattern := strings.NewReplacer("<producer>", "p", "<hash>", "8254c329a92850f6d539dd376f4816ee", "<group>", "g").Replace(documented[name])
 		require.Equal(t, pattern, key)
 	}
 }

@@ -108,7 +108,7 @@ func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 		strconv.Itoa(b.identity.Node),
 		tier.StreamField(addr.Stream),
 		string(b.identity.Brand),
-		s.above.String(),
+		s.above.load().String(),
 	)
 	script := appendScript
 	if b.size == 1 {

@@ -13,6 +13,7 @@ type writerMetrics struct {
 	repeats   prometheus.Counter
 	failed    prometheus.Counter
 	unknown   prometheus.Counter
+	seen      prometheus.Counter
 	roundTrip prometheus.Observer
 	lead      prometheus.Gauge
 }
@@ -29,6 +30,7 @@ func newWriterMetrics(reg prometheus.Registerer, addr tier.Address) *writerMetri
 		repeats:  counter("append_repeats_total", "Calls that were sent again after a failure."),
 		failed:   counter("append_failed_total", "Calls that failed with nothing written."),
 		unknown:  counter("append_unknown_total", "Calls that ended without knowing whether they are in the log."),
+		seen:     counter("append_duplicates_total", "Messages that were not appended, since their key had been seen within its window."),
 		roundTrip: tier.Register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "echomq", Subsystem: "stream", Name: "append_seconds",
 			Help:    "Time of one write of up to eight calls, reply included.",
@@ -50,5 +52,20 @@ func (m *writerMetrics) round(s *sender) {
 	m.repeats.Add(float64(len(s.sent)))
 	if s.messages > 0 {
 		m.lead.Set(max(0, s.lead.Seconds()))
+	}
+}
+
+// once counts a call of AppendOnce.
+func (m *writerMetrics) once(b *batch, code string, err error) {
+	switch {
+	case tier.OutcomeUnknown(err):
+		m.unknown.Inc()
+	case err != nil:
+		m.failed.Inc()
+	case code == "seen":
+		m.seen.Inc()
+	default:
+		m.messages.Inc()
+		m.bytes.Add(float64(b.bytes))
 	}
 }

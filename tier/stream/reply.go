@@ -67,7 +67,7 @@ func parseReceipt(m rueidis.RedisMessage) (code string, r receipt, err error) {
 	if err != nil {
 		return "", r, err
 	}
-	if code, err = reply[0].ToString(); err != nil || (code != "ok" && code != "dup") {
+	if code, err = reply[0].ToString(); err != nil || (code != "ok" && code != "dup" && code != "seen") {
 		return code, r, err
 	}
 	first, err := reply[1].ToString()

@@ -15,6 +15,7 @@ var (
 	appendScript      = load("append")
 	packScript        = load("pack")
 	exclusiveScript   = load("append_exclusive")
+	onceScript        = load("append_once")
 	pageScript        = load("page")
 	describeScript    = load("describe")
 	unreadScript      = load("unread")

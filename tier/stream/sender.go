@@ -17,11 +17,11 @@ import (
 type sender struct {
 	producer string
 	named    bool
-	mint     Minter        // of an exclusive writer, else nil: the server mints
-	number   uint64        // last one given
-	above    codec.EntryID // the highest address that was acknowledged: a server that lost it must not give it again
-	sent     []*batch      // in order; those without a number were never sent under this producer
-	failures int           // rounds in a row without progress
+	mint     Minter // of an exclusive writer, else nil: the server mints
+	number   uint64 // last one given
+	above    highest
+	sent     []*batch // in order; those without a number were never sent under this producer
+	failures int      // rounds in a row without progress
 	pause    time.Duration
 	declare  bool // the server does not know the stream, or knows it otherwise
 
@@ -178,9 +178,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 
 // failed ends or keeps everything after an error that came before anything was sent.
 func (s *sender) failed(err error, retryFor time.Duration) {
-	if tier.OutcomeUnknown(err) { // of a declaration, not of an append
-		err = &tier.Error{Op: "declare", Class: tier.ErrUnreachable, Err: err}
-	}
+	err = notDeclared(err)
 	answers := make([]answer, len(s.sent))
 	for i, b := range s.sent {
 		if b.since.IsZero() {
@@ -189,6 +187,14 @@ func (s *sender) failed(err error, retryFor time.Duration) {
 		answers[i].err = err
 	}
 	s.absorb(answers, retryFor)
+}
+
+// notDeclared is the error of a call that was not sent: the outcome of the declaration before it may be unknown.
+func notDeclared(err error) error {
+	if tier.OutcomeUnknown(err) {
+		return &tier.Error{Op: "declare", Class: tier.ErrUnreachable, Err: err}
+	}
+	return err
 }
 
 // stop ends what was sent for Publish and not answered.
@@ -213,8 +219,8 @@ func (s *sender) end(b *batch, err error) {
 		s.messages += len(b.messages)
 		s.bytes += b.bytes
 		s.lead = time.Until(b.receipt.first.Time())
-		if last := b.receipt.last(); s.mint == nil && last.Compare(s.above) > 0 {
-			s.above = last
+		if s.mint == nil {
+			s.above.raise(b.receipt.last())
 		}
 	case tier.OutcomeUnknown(err):
 		s.unknown++

@@ -102,6 +102,18 @@ var transitions = map[string]transition{
 	}, before: "", after: "ORDorders", answer: "[ok ORD]"},
 	"append": appending(1),
 	"pack":   appending(2),
+	"append_once": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		w := f.writer(stream.WriterConfig{Brand: "ORD"})
+		_, err := w.Declare(f.ctx)
+		require.NoError(f.t, err)
+		return func() (string, error) {
+			id, fresh, err := w.AppendOnce(f.ctx, "key", time.Hour, codec.Message{})
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(fresh, id == f.all()[0].ID), nil
+		}, func() string { return strconv.Itoa(len(f.all())) }
+	}, before: "0", after: "1", answer: "true true"},
 	"append_exclusive": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		w := f.exclusive(f.mint(), "EVT")
 		_, err := w.Declare(f.ctx)

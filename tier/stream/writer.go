@@ -292,7 +292,7 @@ func (w *Writer) round(ctx context.Context) {
 	if len(w.out.sent) == 0 {
 		return
 	}
-	identity, err := w.identity(ctx)
+	identity, err := w.identity(ctx, w.out.declare)
 	if err != nil {
 		w.out.failed(err, w.cfg.RetryFor)
 		return
@@ -302,10 +302,16 @@ func (w *Writer) round(ctx context.Context) {
 		w.out.failed(err, 0)
 		return
 	}
+	w.out.declare = false
+	w.out.absorb(w.send(ctx, calls...), w.cfg.RetryFor)
+}
+
+// send sends calls in one write.
+func (w *Writer) send(ctx context.Context, calls ...tier.Call) []answer {
 	start := time.Now()
 	results := w.place.client.RunMulti(ctx, calls...)
 	w.metrics.roundTrip.Observe(time.Since(start).Seconds())
-	w.out.absorb(answersOf(results), w.cfg.RetryFor)
+	return answersOf(results)
 }
 
 var errOvertaken = errors.New("an earlier position failed: append that one first, it could not be appended after this one")
@@ -334,16 +340,12 @@ func (w *Writer) dropBehind(position uint64) {
 	w.queue = kept
 }
 
-// identity declares the stream when that is needed. A server that forgot the stream is told its brand again.
-func (w *Writer) identity(ctx context.Context) (codec.Identity, error) {
-	if known := w.place.identity.Load(); known != nil && !w.out.declare {
+// identity declares the stream when that is needed: at first, and again to a server that has forgotten it.
+func (w *Writer) identity(ctx context.Context, again bool) (codec.Identity, error) {
+	if known := w.place.identity.Load(); known != nil && !again {
 		return *known, nil
 	}
-	id, err := w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
-	if err == nil {
-		w.out.declare = false
-	}
-	return id, err
+	return w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
 }
 
 // refill moves batches from the queue to those that are sent. Those of a named producer and of an exclusive writer go one

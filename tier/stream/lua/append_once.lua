@@ -1,0 +1,67 @@
+#!lua
+-- Appends one message, unless one was appended under its key within the window: not seen -> seen, and an entry.
+-- The server mints the id as in append.lua. A repetition of the call is told from a duplicate by its token.
+-- KEYS[1] log      STREAM
+-- KEYS[2] seen     STRING  'address token until': of the message, 0-0 when there is none; of the call that made it; end of
+--                          the window in ms. It lives longer, so that a late repetition is still known by its token
+-- KEYS[3] scope    HASH
+-- ARGV[1] token    of this call, the same when it is repeated
+-- ARGV[2] window   ms
+-- ARGV[3] keep     ms that the mark lives beyond its window
+-- ARGV[4] node     that the caller derives ids with
+-- ARGV[5] field    of the stream in the scope
+-- ARGV[6] brand    that the caller derives ids with
+-- ARGV[7] above    the highest address that this writer was given: a log that lost it begins in the millisecond after
+-- ARGV[8] message  encoded
+-- Replies {code, id, 1, 1}: ok | dup (this call's earlier sending) | seen (another call's) | undeclared | removed | range
+local log, seen, scope = KEYS[1], KEYS[2], KEYS[3]
+local token, window, keep = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local node, field, brand, above, message = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local call = redis.call
+
+local declared = call('HMGET', scope, 'node', field)
+if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
+if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
+local t = call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local first, by, till = string.match(call('GET', seen) or '', '^(%S+) (%S+) (%d+)$')
+if by == token then return {'dup', first, 1, 1} end
+if first and now < tonumber(till) then return {'seen', first, 1, 1} end
+for _, cmd in ipairs({{'SET', seen, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then -- which must not show after the first write
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
+
+local function parse(id)
+  local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
+  return tonumber(ms), tonumber(seq)
+end
+local last_ms = 3903090455551
+local id = redis.pcall('XADD', log, '*', 'm', message)
+if id.err then -- because no id is above the top?
+  local info = redis.pcall('XINFO', 'STREAM', log)
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' and parse(info[i + 1]) >= last_ms then return {'range', '', 0, 0} end
+  end
+  return id
+end
+local ms, seq = parse(id)
+local given_ms, given_seq = parse(above)
+local behind = ms < given_ms or (ms == given_ms and seq <= given_seq)
+local legal = ms >= 1704067200000 and math.max(ms, behind and given_ms + 1 or 0) + 1 < last_ms
+if behind or seq > 4095 or not legal then -- as if it had not been added: readers count what was
+  local info, added, deleted = call('XINFO', 'STREAM', log), 0, '0-0'
+  for i = 1, #info, 2 do
+    if info[i] == 'entries-added' then added = info[i + 1] end
+    if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
+  end
+  call('XDEL', log, id)
+  call('XSETID', log, id, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
+  if not legal then return {'range', '', 0, 0} end
+  ms, seq = math.max(ms, given_ms) + 1, 0
+  id = call('XADD', log, string.format('%.0f-0', ms), 'm', message)
+end
+if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
+call('SET', seen, string.format('%s %s %.0f', id, token, now + window), 'PX', string.format('%.0f', window + keep))
+return {'ok', id, 1, 1}

@@ -35,30 +35,31 @@ func (c *Class) Error() string { return c.Advice }
 
 // The classes. Each has one reaction, which holds everywhere.
 var (
-	ErrNoGroup     = &Class{Code: "NOGROUP", Reaction: Heal, Advice: "the group or its stream does not exist: create it, or check the names"}
-	ErrUnblocked   = &Class{Code: "UNBLOCKED", Reaction: Heal, Advice: "a blocked read was ended by the server: read again"}
-	ErrNoScript    = &Class{Code: "NOSCRIPT", Reaction: Heal, Advice: "the server does not hold the script: it is sent again"}
-	ErrReadOnly    = &Class{Code: "READONLY", Reaction: BackOff, Advice: "the server is a read-only replica: connect to its primary"}
-	ErrLoading     = &Class{Code: "LOADING", Reaction: BackOff, Advice: "the server is loading its data: try again when it is ready"}
-	ErrMasterDown  = &Class{Code: "MASTERDOWN", Reaction: BackOff, Advice: "the replica has lost its primary: wait for the failover"}
-	ErrClusterDown = &Class{Code: "CLUSTERDOWN", Reaction: BackOff, Advice: "the cluster does not serve this slot: wait for the failover, or check CLUSTER INFO"}
-	ErrMoved       = &Class{Code: "MOVED", Reaction: BackOff, Advice: "the slot lives on another node: connect with the cluster's addresses"}
-	ErrTryAgain    = &Class{Code: "TRYAGAIN", Reaction: BackOff, Advice: "the slot is being moved: try again"}
-	ErrBusy        = &Class{Code: "BUSY", Reaction: BackOff, Advice: "the server is running a script that does not end: wait, or SCRIPT KILL"}
-	ErrCrowded     = &Class{Code: "max" /* "ERR max number of clients reached": it has no code of its own */, Reaction: BackOff, Advice: "the server has no connection left: raise maxclients, or close idle clients"}
-	ErrNoReplicas  = &Class{Code: "NOREPLICAS", Reaction: BackOff, Advice: "too few replicas follow for the server to take writes: start them, or lower min-replicas-to-write"}
-	ErrStoreFull   = &Class{Code: "OOM", Reaction: BackOff, Advice: "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"}
-	ErrMisconf     = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
-	ErrPermission  = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
-	ErrAuth        = &Class{Code: "NOAUTH", Reaction: Surface, Advice: "the server wants a user and a password: put them into the URL file or PIPELINE_URL"}
-	ErrWrongType   = &Class{Code: "WRONGTYPE", Reaction: Surface, Advice: "the key holds another type, so another program wrote to it: rename or delete it, or take another name"}
-	ErrTLS         = &Class{Code: "TLS", Reaction: Surface, Advice: "no trusted connection: check ca, cert and key of the URL, and that the server's certificate holds the host as the URL has it"}
-	ErrUnreachable = &Class{Code: "UNREACHABLE", Reaction: BackOff, Advice: "the server cannot be reached: check the address, and that it runs"}
-	ErrNetwork     = &Class{Code: "NETWORK", Reaction: BackOff, Advice: "the connection broke before the reply: look at the server's log, and try again", unknown: true}
-	ErrTimeout     = &Class{Code: "TIMEOUT", Reaction: BackOff, Advice: "no reply within the call's time: check the server's load, and try again", unknown: true}
-	ErrCancelled   = &Class{Code: "CANCELLED", Reaction: Surface, Advice: "the caller stopped waiting: give it longer", unknown: true}
-	ErrClosed      = &Class{Code: "CLOSED", Reaction: Surface, Advice: "the client was closed: keep it open until its users have ended", unknown: true}
-	ErrServer      = &Class{Code: "ERR", Reaction: Surface, Advice: "the server refused the command: its reply says why"}
+	ErrNoGroup       = &Class{Code: "NOGROUP", Reaction: Heal, Advice: "the group or its stream does not exist: create it, or check the names"}
+	ErrUnblocked     = &Class{Code: "UNBLOCKED", Reaction: Heal, Advice: "a blocked read was ended by the server: read again"}
+	ErrNoScript      = &Class{Code: "NOSCRIPT", Reaction: Heal, Advice: "the server does not hold the script: it is sent again"}
+	ErrReadOnly      = &Class{Code: "READONLY", Reaction: BackOff, Advice: "the server is a read-only replica: connect to its primary"}
+	ErrLoading       = &Class{Code: "LOADING", Reaction: BackOff, Advice: "the server is loading its data: try again when it is ready"}
+	ErrMasterDown    = &Class{Code: "MASTERDOWN", Reaction: BackOff, Advice: "the replica has lost its primary: wait for the failover"}
+	ErrClusterDown   = &Class{Code: "CLUSTERDOWN", Reaction: BackOff, Advice: "the cluster does not serve this slot: wait for the failover, or check CLUSTER INFO"}
+	ErrMoved         = &Class{Code: "MOVED", Reaction: BackOff, Advice: "the slot lives on another node: connect with the cluster's addresses"}
+	ErrTryAgain      = &Class{Code: "TRYAGAIN", Reaction: BackOff, Advice: "the slot is being moved: try again"}
+	ErrBusy          = &Class{Code: "BUSY", Reaction: BackOff, Advice: "the server is running a script that does not end: wait, or SCRIPT KILL"}
+	ErrCrowded       = &Class{Code: "max" /* "ERR max number of clients reached": it has no code of its own */, Reaction: BackOff, Advice: "the server has no connection left: raise maxclients, or close idle clients"}
+	ErrNoReplicas    = &Class{Code: "NOREPLICAS", Reaction: BackOff, Advice: "too few replicas follow for the server to take writes: start them, or lower min-replicas-to-write"}
+	ErrNotReplicated = &Class{Code: "WAIT", Reaction: BackOff, Advice: "too few replicas have what was written, which is lost if the primary fails now: look at INFO replication, start replicas, or ask for fewer", unknown: true}
+	ErrStoreFull     = &Class{Code: "OOM", Reaction: BackOff, Advice: "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"}
+	ErrMisconf       = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
+	ErrPermission    = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
+	ErrAuth          = &Class{Code: "NOAUTH", Reaction: Surface, Advice: "the server wants a user and a password: put them into the URL file or PIPELINE_URL"}
+	ErrWrongType     = &Class{Code: "WRONGTYPE", Reaction: Surface, Advice: "the key holds another type, so another program wrote to it: rename or delete it, or take another name"}
+	ErrTLS           = &Class{Code: "TLS", Reaction: Surface, Advice: "no trusted connection: check ca, cert and key of the URL, and that the server's certificate holds the host as the URL has it"}
+	ErrUnreachable   = &Class{Code: "UNREACHABLE", Reaction: BackOff, Advice: "the server cannot be reached: check the address, and that it runs"}
+	ErrNetwork       = &Class{Code: "NETWORK", Reaction: BackOff, Advice: "the connection broke before the reply: look at the server's log, and try again", unknown: true}
+	ErrTimeout       = &Class{Code: "TIMEOUT", Reaction: BackOff, Advice: "no reply within the call's time: check the server's load, and try again", unknown: true}
+	ErrCancelled     = &Class{Code: "CANCELLED", Reaction: Surface, Advice: "the caller stopped waiting: give it longer", unknown: true}
+	ErrClosed        = &Class{Code: "CLOSED", Reaction: Surface, Advice: "the client was closed: keep it open until its users have ended", unknown: true}
+	ErrServer        = &Class{Code: "ERR", Reaction: Surface, Advice: "the server refused the command: its reply says why"}
 )
 
 var byCode = func() map[string]*Class {

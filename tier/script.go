@@ -79,6 +79,13 @@ type Result struct {
 // not know the script of is sent again with the source, after the others: callers that need order let their script
 // refuse what comes out of order.
 func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
+	return c.runMulti(ctx, calls, c.pipe.DoMulti)
+}
+
+// sending is how commands are sent in one write.
+type sending func(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult
+
+func (c *Client) runMulti(ctx context.Context, calls []Call, send sending) []Result {
 	results := make([]Result, len(calls))
 	if err := oneSlot(calls); err != nil {
 		for i := range results {
@@ -93,7 +100,7 @@ func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 		cmds[i] = c.evalsha(call)
 	}
 	var missing []int
-	for i, r := range c.pipe.DoMulti(ctx, cmds...) {
+	for i, r := range send(ctx, cmds...) {
 		if results[i] = c.result(calls[i], r); Classify(results[i].Err) == ErrNoScript {
 			missing = append(missing, i)
 		}
@@ -103,7 +110,7 @@ func (c *Client) RunMulti(ctx context.Context, calls ...Call) []Result {
 		for k, i := range missing {
 			cmds[k] = c.eval(calls[i])
 		}
-		for k, r := range c.pipe.DoMulti(ctx, cmds...) {
+		for k, r := range send(ctx, cmds...) {
 			results[missing[k]] = c.result(calls[missing[k]], r)
 		}
 	}

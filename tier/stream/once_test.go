@@ -148,7 +148,7 @@ func TestAppendOnceAheadOfTheClock(t *testing.T) {
 		all := f.all()
 		requireAscending(t, all)
 		require.Equal(t, want, idsOf(all))
-		list, err := stream.Streams(f.ctx, f.client, f.addr().Scope)
+		list, err := collected(stream.Streams(f.ctx, f.client, f.addr().Scope))
 		require.NoError(t, err)
 		require.Equal(t, list[0].Length, list[0].Added, "an entry that was taken back counts")
 

@@ -45,6 +45,12 @@ type WriterConfig struct {
 	// 5 minutes, half of what a producer key lives. Short, it ends in unknown outcomes on a failover; long, callers
 	// without a deadline wait.
 	RetryFor time.Duration
+	// Replicas is how many replicas must have an append before it is acknowledged. Default 0: the primary's word does. Each
+	// write then waits for the slowest of them, and its callers with it; the wait takes a connection of its own, so that other
+	// users of the client go on. When they do not confirm within a second, the call is sent again, without another effect, for
+	// RetryFor; then it ends with tier.ErrNotReplicated, of unknown outcome. An acknowledged append survives the primary if a
+	// replica that confirmed it is promoted.
+	Replicas int
 	// Registerer takes the metrics. Nil: none.
 	Registerer prometheus.Registerer
 }
@@ -82,6 +88,7 @@ func (c *WriterConfig) validate() error {
 	check(c.Exclusive == (c.Mint != nil), "Exclusive and Mint go together: give it the mint of a node lease (Client.LeaseNode)")
 	check(!c.Exclusive || c.Pack == 1, "Pack %d: the wire of an exclusive stream has no packs", c.Pack)
 	check(!c.Exclusive || c.Producer == "", "Producer %s: on an exclusive stream the ids are the record of what was appended", c.Producer)
+	check(c.Replicas >= 0, "Replicas %d: 0 or more", c.Replicas)
 	check(c.MaxMessage > 0 && c.MaxMessage <= maxBatchBytes, "MaxMessage %d: 1 to %d", c.MaxMessage, maxBatchBytes)
 	check(c.MaxQueued >= c.MaxMessage, "MaxQueued %d: at least MaxMessage, %d", c.MaxQueued, c.MaxMessage)
 	check(c.RetryFor > 0 && c.RetryFor <= producerTTL/2, "RetryFor %s: more than 0, at most %s", c.RetryFor, producerTTL/2)
@@ -142,7 +149,7 @@ func (w *Writer) Declare(ctx context.Context) (codec.Identity, error) {
 // Append appends one message and waits for its receipt.
 //
 // Errors: *TooLargeError and *codec.LimitError before anything is sent; tier.ErrStoreFull and other classes of package
-// tier, with nothing written, or tier.OutcomeUnknown(err); ErrStreamRemoved; ErrIDSpace; those
+// tier, with nothing written, or tier.OutcomeUnknown(err), as tier.ErrNotReplicated is; ErrStreamRemoved; ErrIDSpace; those
 // of Declare; of an exclusive writer codec.ErrNodeLease and ErrNonMonotonic.
 func (w *Writer) Append(ctx context.Context, m codec.Message) (codec.ID, error) {
 	ids, err := w.AppendBatch(ctx, []codec.Message{m})
@@ -306,12 +313,24 @@ func (w *Writer) round(ctx context.Context) {
 	w.out.absorb(w.send(ctx, calls...), w.cfg.RetryFor)
 }
 
-// send sends calls in one write.
+// replicaWait is how long one write waits for replicas.
+const replicaWait = time.Second
+
+// send sends calls in one write. What too few replicas have is not answered yet.
 func (w *Writer) send(ctx context.Context, calls ...tier.Call) []answer {
 	start := time.Now()
-	results := w.place.client.RunMulti(ctx, calls...)
-	w.metrics.roundTrip.Observe(time.Since(start).Seconds())
-	return answersOf(results)
+	defer func() { w.metrics.roundTrip.Observe(time.Since(start).Seconds()) }()
+	if w.cfg.Replicas == 0 {
+		return answersOf(w.place.client.RunMulti(ctx, calls...))
+	}
+	results, err := w.place.client.RunReplicated(ctx, w.cfg.Replicas, replicaWait, calls...)
+	answers := answersOf(results)
+	for i := range answers {
+		if err != nil && answers[i].receipt.count > 0 {
+			answers[i] = answer{err: err}
+		}
+	}
+	return answers
 }
 
 var errOvertaken = errors.New("an earlier position failed: append that one first, it could not be appended after this one")

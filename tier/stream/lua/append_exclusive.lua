@@ -39,7 +39,10 @@ for i = first_message, #ARGV, 3 do
     ours = ours + 1
   end
 end
-if ours > 0 then return {'dup', first, count, 1} end
+if ours > 0 then
+  call('HSET', scope, field, declaration) -- for who waits for replicas: they wait for what their connection wrote
+  return {'dup', first, count, 1}
+end
 local function parse(id)
   local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
   return tonumber(ms), tonumber(seq)

@@ -24,9 +24,12 @@ if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', 
 if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local first, by, till = string.match(call('GET', seen) or '', '^(%S+) (%S+) (%d+)$')
-if by == token then return {'dup', first, 1, 1} end
-if first and now < tonumber(till) then return {'seen', first, 1, 1} end
+local held = call('GET', seen)
+local first, by, till = string.match(held or '', '^(%S+) (%S+) (%d+)$')
+if first and (by == token or now < tonumber(till)) then
+  call('SET', seen, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
+  return {by == token and 'dup' or 'seen', first, 1, 1}
+end
 for _, cmd in ipairs({{'SET', seen, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then -- which must not show after the first write
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
@@ -48,18 +51,29 @@ if id.err then -- because no id is above the top?
 end
 local ms, seq = parse(id)
 local given_ms, given_seq = parse(above)
-local behind = ms < given_ms or (ms == given_ms and seq <= given_seq)
-local legal = ms >= 1704067200000 and math.max(ms, behind and given_ms + 1 or 0) + 1 < last_ms
-if behind or seq > 4095 or not legal then -- as if it had not been added: readers count what was
+local function counters()
   local info, added, deleted = call('XINFO', 'STREAM', log), 0, '0-0'
   for i = 1, #info, 2 do
     if info[i] == 'entries-added' then added = info[i + 1] end
     if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
   end
+  return added, deleted
+end
+local begin = ms
+if ms < given_ms or (ms == given_ms and seq <= given_seq) then
+  begin = given_ms + 1 -- the log lost what it gave this writer
+elseif seq > 4095 then
+  begin = ms + 1 -- a foreign writer ran on in this millisecond
+elseif call('XLEN', log) == 1 and counters() == 1 then
+  begin = ms + 2 -- a new log: one that was deleted just now may have given ids up to here
+end
+local legal = ms >= 1704067200000 and begin + 1 < last_ms
+if begin > ms or not legal then -- as if it had not been added: readers count what was
+  local added, deleted = counters()
   call('XDEL', log, id)
   call('XSETID', log, id, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
   if not legal then return {'range', '', 0, 0} end
-  ms, seq = math.max(ms, given_ms) + 1, 0
+  ms, seq = begin, 0
   id = call('XADD', log, string.format('%.0f-0', ms), 'm', message)
 end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end

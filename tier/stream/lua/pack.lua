@@ -26,7 +26,10 @@ if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0,
 local held = call('GET', producer) or ''
 local last
 for n, id, count, size in string.gmatch(held, '(%d+) (%S+) (%d+) (%d+);') do
-  if tonumber(n) == number then return {'dup', id, tonumber(count), tonumber(size)} end
+  if tonumber(n) == number then
+    call('SET', producer, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
+    return {'dup', id, tonumber(count), tonumber(size)}
+  end
   last = last or tonumber(n)
 end
 if ttl == 0 then

@@ -26,6 +26,7 @@ var layers = [][]string{
 	{"codec", "tier/embedded"},
 	{"tier"},
 	{"tier/stream", "tier/queue"},
+	{"tier/doctor"},
 	{"consumer"},
 	{"retention", "bridge"},
 	{"topology"},

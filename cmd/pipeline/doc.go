@@ -7,7 +7,7 @@
 //	pipeline consume shop/orders --group mailer     handle it, as one of a group
 //	pipeline range shop/orders --from 1h --count    read history again, by time or id
 //	pipeline get ORD0STCa4O4Feq                     find one message by its id alone
-//	pipeline streams; pipeline groups shop/orders; pipeline check shop
+//	pipeline streams; pipeline groups shop/orders; pipeline check shop; pipeline doctor
 //	pipeline group reset shop/orders --group mailer --to head; pipeline stream rm shop/orders
 //
 // Without a server URL (--url, --url-file, PIPELINE_URL) the commands share an

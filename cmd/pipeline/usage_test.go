@@ -83,6 +83,7 @@ func TestBadInput(t *testing.T) {
 		{"no group to delete", "group delete a/b --yes", "want the name of a group: --group NAME ('pipeline groups a/b' lists them)"},
 		{"no place", "group reset a/b --group g --yes", "want the place to go to: --to head, new, an id, an entry, or a time"},
 		{"place", "group reset a/b --group g --to old", `--to "old": want new, head, or a place: want an id (`},
+		{"scope of a doctor", "doctor shop a/b", `scope "a/b": byte 1 is not one of`},
 		{"demo", "demo now", `"now" is one argument too many`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "check", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "check", "doctor", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

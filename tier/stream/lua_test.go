@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// luaDirs hold the scripts of package tier and of this one.
-var luaDirs = []string{"../lua", "lua"}
+// luaDirs hold the scripts of package tier, of this one, and of the doctor.
+var luaDirs = []string{"../lua", "lua", "../doctor/lua"}
 
 // source is a script as it stands in its file.
 type source struct {
@@ -174,7 +174,7 @@ func TestScriptKeysAreDeclared(t *testing.T) {
 				tables["unpack("+m[1]] = keys[m[2]]
 			}
 			calls := call.FindAllStringSubmatch(s.code, -1)
-			require.NotEmpty(t, calls)
+			require.True(t, len(calls) > 0 || strings.Contains(s.code, "acl_check_cmd"), "it does nothing")
 			for _, m := range calls {
 				args := strings.Split(m[1], ", ")
 				command := strings.Trim(args[0], "'")

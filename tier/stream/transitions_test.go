@@ -225,6 +225,18 @@ var transitions = map[string]transition{
 			return fmt.Sprint(slices.Equal(keys, []string{f.addr().ProducerKey("p")})), err
 		}, f.length
 	}, before: "1", after: "1", answer: "true"},
+	"rights": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		return func() (string, error) {
+			m, err := f.client.Run(f.ctx, tier.Call{
+				Script: script(f.t, "rights"), Keys: []string{f.log()}, Args: []string{"2", "XLEN", f.log(), "2", "NONESUCH", f.log(), "3", "XADD", f.log(), "*"},
+			})
+			if err != nil {
+				return "", err
+			}
+			answers, err := m.AsStrSlice()
+			return strings.Join(answers, ""), err
+		}, func() string { return "" }
+	}, answer: "101"},
 	"remove": grouped{oom: true, call: func(s *scene) (string, error) {
 		gone, err := stream.Remove(s.f.ctx, s.f.client, s.f.address)
 		return fmt.Sprint(gone.Entries), err

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/doctor"
+)
+
+func doctorCommand(a *app) *cobra.Command {
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "doctor [SCOPE...]",
+		Short: "Find what is wrong with a deployment, and say what to do",
+		Long: `Find what is wrong with a deployment, or will be, and say what to do: the settings
+of its servers, their memory, disks and clocks, the cluster, what the user may not
+do, the registry, and of each scope, or of those named: what must hold in it, ids
+ahead of the clock, large streams, groups that nobody works on, consumers that
+died, dead letters. Nothing is changed.
+
+A finding is an error when something does not work or messages will be lost, a
+warning when it will be one if nobody acts, or a note. What the user may not look
+at is a note. The exit code is 1 with an error; --strict: with a warning, too.`,
+		Example: `  pipeline doctor
+  pipeline doctor shop --strict --output json`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, scope := range args {
+				if err := tier.CheckName("scope", scope); err != nil {
+					return err
+				}
+			}
+			err := a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
+				return a.doctor(ctx, client, args, strict)
+			})
+			if f, ok := doctor.Refused(err); ok {
+				return a.diagnosed(doctor.Report{Findings: []doctor.Finding{f}}, strict)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there is a warning, too")
+	return cmd
+}
+
+func (a *app) doctor(ctx context.Context, client *tier.Client, scopes []string, strict bool) error {
+	for _, scope := range scopes {
+		if err := a.mustExist(ctx, client, scope); err != nil && codeOf(err) == exitNotFound {
+			return err
+		}
+	}
+	r, err := doctor.Examine(ctx, client, doctor.Options{Scopes: scopes})
+	if err != nil {
+		return err
+	}
+	a.done = 1
+	return a.diagnosed(r, strict)
+}
+
+// diagnosed shows what was found, and is an error when the exit code has to say so.
+func (a *app) diagnosed(r doctor.Report, strict bool) error {
+	counts := map[doctor.Severity]int{}
+	for _, f := range r.Findings {
+		counts[f.Severity]++
+	}
+	if len(r.Findings) == 0 {
+		a.note("nothing wrong was found in %s", &r)
+		return nil
+	}
+	if err := a.printFindings(r.Findings); err != nil {
+		return err
+	}
+	sum := fmt.Sprintf("%s, %s, %s in %s", show.Count(counts[doctor.Error], "error"), show.Count(counts[doctor.Warning], "warning"),
+		show.Count(counts[doctor.Note], "note"), &r)
+	if counts[doctor.Error] > 0 || (strict && counts[doctor.Warning] > 0) {
+		return fmt.Errorf("%s", sum)
+	}
+	a.note("%s", sum)
+	return nil
+}
+
+func (a *app) printFindings(list []doctor.Finding) error {
+	if a.json() {
+		for _, f := range list {
+			err := a.printObject(struct {
+				Severity doctor.Severity `json:"severity"`
+				Code     string          `json:"code"`
+				Where    string          `json:"where"`
+				What     string          `json:"what"`
+				Do       string          `json:"do"`
+			}{f.Severity, f.Code, f.Where, f.What, f.Do})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	width := a.width()
+	if width == 0 {
+		width = 100
+	}
+	var b strings.Builder
+	for i, f := range list {
+		if i == 0 || f.Severity != list[i-1].Severity {
+			fmt.Fprintf(&b, "%s\n", strings.ToUpper(string(f.Severity))+"S")
+		}
+		fmt.Fprintf(&b, "  %s  %s\n", show.Printable(f.Where), f.Code)
+		for _, line := range wrapped(show.Printable(f.What), width-4) {
+			b.WriteString("    " + line + "\n")
+		}
+		for k, line := range wrapped(show.Printable(f.Do), width-7) {
+			b.WriteString("    " + map[bool]string{true: "-> ", false: "   "}[k == 0] + line + "\n")
+		}
+	}
+	return a.print(b.String())
+}
+
+// wrapped breaks a text at its spaces.
+func wrapped(text string, width int) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && show.Width(line)+1+show.Width(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

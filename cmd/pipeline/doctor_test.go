@@ -1,0 +1,49 @@
+package main_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey, "--appendonly", "yes")
+	p := onServer(t, s.URL())
+	p.given("1\n").ok("produce", "shop/orders")
+	for _, args := range [][]string{{"doctor"}, {"doctor", "shop"}, {"doctor", "--strict", "--output", "text"}} {
+		r := p.ok(args...)
+		require.Empty(t, r.out)
+		require.Equal(t, "pipeline: nothing wrong was found in 1 node, 1 scope, 1 stream, 0 groups\n", r.errOut)
+	}
+	r := p.run("doctor", "none")
+	require.Equal(t, 3, r.code)
+	require.Contains(t, r.errOut, "no scope none")
+
+	raw(t, s, "CONFIG", "SET", "appendonly", "no")
+	r = p.ok("doctor")
+	require.Equal(t, "persistence", object(t, r)["code"])
+	require.Equal(t, "warning", object(t, r)["severity"])
+	require.Contains(t, r.errOut, "0 errors, 1 warning, 0 notes in 1 node")
+	require.Equal(t, 1, p.run("doctor", "--strict").code)
+
+	raw(t, s, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	r = p.run("doctor", "--output", "text")
+	require.Equal(t, 1, r.code)
+	require.Regexp(t, `^ERRORS\n  \S+  eviction\n    maxmemory-policy is allkeys-lru: .*\n    -> CONFIG SET maxmemory-policy noeviction\nWARNINGS\n  \S+  persistence\n`, r.out)
+	require.Contains(t, r.errOut, "1 error, 1 warning, 0 notes")
+	for _, line := range r.lines() {
+		require.LessOrEqual(t, len(line), 100)
+	}
+
+	raw(t, s, "SET", tier.VersionKey, "echomq:9.0.0")
+	r = p.run("doctor")
+	require.Equal(t, 1, r.code)
+	require.Equal(t, "wire-version", object(t, r)["code"])
+	require.Equal(t, 1, strings.Count(r.errOut, "\n"))
+	require.Equal(t, 1, onServer(t, "unix:///nowhere.sock").run("doctor").code)
+}

@@ -1,0 +1,228 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+// Options of Examine. The zero value examines everything.
+type Options struct {
+	Scopes []string // to examine; none: all of the registry
+	Marks  Marks
+	Now    func() time.Time // the host's clock; nil: time.Now
+}
+
+// Examine asks the servers and says what it found. Nothing is changed. What the user may not look at is a note in the
+// report; the error says that the examination could not be made.
+//
+// Errors: tier.ErrName.
+func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error) {
+	for _, scope := range o.Scopes {
+		if err := tier.CheckName("scope", scope); err != nil {
+			return Report{}, err
+		}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	e := &examination{client: client, now: o.Now}
+	e.nodes(ctx)
+	err := errors.Join(e.tolerate(ctx, "the version key", tier.VersionKey, e.wire(ctx)), e.tolerate(ctx, "the registry", tier.NodesKey, e.registry(ctx)))
+	scopes := o.Scopes
+	if len(scopes) == 0 {
+		for scope := range e.facts.Registry.Scopes {
+			scopes = append(scopes, scope)
+		}
+	}
+	for _, scope := range scopes {
+		if err == nil {
+			err = e.scope(ctx, scope)
+		}
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Findings: Diagnose(e.facts, o.Marks), Nodes: len(e.facts.Nodes), Scopes: len(e.facts.Scopes)}
+	for _, s := range e.facts.Scopes {
+		r.Streams += len(s.Streams)
+		for _, st := range s.Streams {
+			r.Groups += len(st.Groups)
+		}
+	}
+	return r, nil
+}
+
+type examination struct {
+	client *tier.Client
+	now    func() time.Time
+	facts  Facts
+}
+
+// tolerate notes what a server refuses or cannot answer, and lets all other errors through: the examination goes on.
+func (e *examination) tolerate(ctx context.Context, what, where string, err error) error {
+	if class := tier.Classify(err); class == nil || class == tier.ErrClosed || ctx.Err() != nil {
+		return err
+	}
+	e.unexamined(what, where, err)
+	return nil
+}
+
+func (e *examination) unexamined(what, where string, err error) {
+	u := Unexamined{Where: where, What: what, Why: err.Error(), Do: "see the other findings, mend them, and examine it again"}
+	var denied *tier.PermissionError
+	if errors.As(err, &denied) {
+		u.Why = strings.TrimPrefix(denied.Text, "NOPERM ")
+		u.Do = "grant the right with ACL SETUSER, or examine it as another user"
+	}
+	e.facts.Unexamined = append(e.facts.Unexamined, u)
+}
+
+func (e *examination) wire(ctx context.Context) error {
+	m, err := e.client.Do(ctx, tier.VersionKey, e.client.B().Get().Key(tier.VersionKey).Build())
+	if err == nil {
+		e.facts.Wire, err = m.ToString()
+	}
+	if rueidis.IsRedisNil(err) {
+		return nil
+	}
+	return err
+}
+
+func (e *examination) registry(ctx context.Context) error {
+	m, err := e.client.Do(ctx, tier.NodesKey, e.client.B().Hgetall().Key(tier.NodesKey).Build())
+	if err != nil {
+		return err
+	}
+	row, err := m.AsStrMap()
+	if err != nil {
+		return tier.Wrap("HGETALL", tier.NodesKey, err)
+	}
+	now, err := e.client.Now(ctx, tier.NodesKey)
+	if err != nil {
+		return err
+	}
+	r := Registry{Scopes: map[string]string{}, Holders: map[string]string{}}
+	for field, value := range row {
+		if scope, ok := strings.CutPrefix(field, tier.ScopeNumberField("")); ok {
+			r.Scopes[scope] = value
+		}
+		n, err := strconv.Atoi(strings.TrimPrefix(field, "node:"))
+		switch {
+		case err != nil || field != tier.NumberField(n):
+		case n < tier.MaxScopes:
+			r.Holders[strconv.Itoa(n)] = value
+		default:
+			_, limit, _ := strings.Cut(value, " ")
+			if number(limit) > now.UnixMilli() {
+				r.Leased++
+			}
+		}
+	}
+	e.facts.Registry = r
+	return nil
+}
+
+func (e *examination) scope(ctx context.Context, name string) error {
+	where := "scope " + name
+	s := Scope{Name: name, Known: true}
+	err := stream.Check(ctx, e.client, name)
+	for _, f := range findings(err) {
+		s.Broken, err = append(s.Broken, *f), nil
+	}
+	if err := e.tolerate(ctx, "what must hold", where, err); err != nil {
+		return err
+	}
+	node, err := e.client.StoredNode(ctx, name)
+	if err == nil && node < 0 && len(s.Broken) == 0 {
+		s.Known = false
+	}
+	if err := e.tolerate(ctx, "its number", where, ignoreDamage(err)); err != nil {
+		return err
+	}
+	if err := e.tolerate(ctx, "its streams", where, e.streams(ctx, &s)); err != nil {
+		return err
+	}
+	lacks, err := lacking(ctx, e.client, name)
+	if err := e.tolerate(ctx, "the user's rights", where, err); err != nil {
+		return err
+	}
+	e.facts.Rights = append(e.facts.Rights, lacks...)
+	e.facts.Scopes = append(e.facts.Scopes, s)
+	return nil
+}
+
+// ignoreDamage: a number that is none is a finding of Check already.
+func ignoreDamage(err error) error {
+	if tier.Classify(err) == nil {
+		return nil
+	}
+	return err
+}
+
+// findings takes an error of Check apart; none when it is another error.
+func findings(err error) (all []*stream.Finding) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			all = append(all, findings(e)...)
+		}
+		return all
+	}
+	var f *stream.Finding
+	if errors.As(err, &f) {
+		all = append(all, f)
+	}
+	return all
+}
+
+func (e *examination) streams(ctx context.Context, s *Scope) error {
+	for info, err := range stream.Streams(ctx, e.client, s.Name) {
+		if err != nil {
+			return err
+		}
+		st := Stream{Info: info}
+		if err := e.tolerate(ctx, "the stream", info.Address.String(), e.stream(ctx, &st)); err != nil {
+			return err
+		}
+		s.Streams = append(s.Streams, st)
+	}
+	return nil
+}
+
+func (e *examination) stream(ctx context.Context, s *Stream) (err error) {
+	key := s.Address.LogKey()
+	if s.Now, err = e.client.Now(ctx, key); err != nil {
+		return err
+	}
+	m, err := e.client.Do(ctx, key, e.client.B().MemoryUsage().Key(key).Build())
+	if err == nil {
+		s.Bytes, err = m.AsInt64()
+	}
+	if !rueidis.IsRedisNil(err) {
+		if err := e.tolerate(ctx, "its memory", s.Address.String(), err); err != nil {
+			return err
+		}
+	}
+	s.Groups, err = stream.GroupDetails(ctx, e.client, s.Address.String())
+	return err
+}
+
+// String is what was examined, for a person.
+func (r *Report) String() string {
+	return fmt.Sprintf("%s, %s, %s, %s", some(r.Nodes, "node"), some(r.Scopes, "scope"), some(r.Streams, "stream"), some(r.Groups, "group"))
+}
+
+func some(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

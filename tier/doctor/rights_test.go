@@ -1,0 +1,119 @@
+package doctor_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/doctor"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// TestRights: each missing command and key is named, for each role; with all of them there is nothing to say.
+func TestRights(t *testing.T) {
+	tests := []struct {
+		name  string
+		rules []string
+		want  map[string]string // role -> what it lacks
+	}{
+		{"all", []string{"~*", "+@all"}, nil},
+		{"no XADD", []string{"~*", "+@all", "-xadd"}, map[string]string{
+			"writer": "it lacks the command XADD", "consumer": "it lacks the command XADD",
+		}},
+		{"no XCLAIM and no HINCRBY", []string{"~*", "+@all", "-xclaim", "-hincrby"}, map[string]string{
+			"consumer": "it lacks the command XCLAIM, the command HINCRBY",
+		}},
+		{"no scope's hash", []string{"~{emq}:*", "~emq:{shop}:stream:*", "+@all"}, map[string]string{
+			"writer": "it lacks the key emq:{shop}:scope", "reader": "it lacks the key emq:{shop}:scope", "consumer": "it lacks the key emq:{shop}:scope",
+		}},
+		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
+			"consumer": "it lacks the key emq:{shop}:stream:x:dead:x",
+		}},
+		{"no XGROUP", []string{"~*", "+@all", "-xgroup"}, map[string]string{
+			"consumer": "it lacks the command XGROUP CREATE, the command XGROUP DELCONSUMER",
+		}},
+	}
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		for _, tt := range tests {
+			t.Run(string(kind)+" "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				f := setUp(t, kind)
+				u := tiertest.NewUser(t, []*tiertest.Server{f.server}, tt.rules...)
+				f.client = tiertest.Dial(t, userURL(u.At(f.server)))
+				got := map[string]string{}
+				for _, finding := range coded(f.examine(doctor.Options{Scopes: []string{"shop"}}), "rights") {
+					require.Equal(t, "scope shop", finding.Where)
+					require.Equal(t, doctor.Warning, finding.Severity)
+					for _, role := range []string{"writer", "reader", "consumer"} {
+						if what, ok := cutRole(finding.What, role); ok {
+							got[role] = what
+						}
+					}
+				}
+				require.Len(t, got, len(tt.want), "%v", got)
+				for role, want := range tt.want {
+					require.Equal(t, want, got[role], role)
+				}
+			})
+		}
+	}
+}
+
+// TestLeastRights: a user that may hardly do anything gets an answer that says what could not be examined.
+func TestLeastRights(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, kind)
+			u := tiertest.NewUser(t, []*tiertest.Server{f.server}, "~{emq}:*", "+get", "+hello", "+ping")
+			f.client = tiertest.Dial(t, userURL(u.At(f.server)))
+			r := f.examine(doctor.Options{Scopes: []string{"shop"}})
+			require.Equal(t, doctor.Note, r.Worst(), "%v", r.Findings)
+			var what string
+			for _, n := range coded(r, "not-examined") {
+				what += n.What + "\n"
+			}
+			for _, part := range []string{
+				"the clock", "memory, persistence and role", "appendfsync and save", "capabilities", "the registry", "what must hold", "its number", "its streams", "the user's rights",
+			} {
+				require.Contains(t, what, part+" could not be examined: ")
+			}
+		})
+	}
+}
+
+// TestRefused: a server that lets nobody in is diagnosed by the error of Dial.
+func TestRefused(t *testing.T) {
+	f := setUp(t, tiertest.Valkey)
+	dial := func(url string) (doctor.Finding, bool) {
+		c, err := tier.Dial(f.ctx, url, tier.Options{})
+		if err == nil {
+			c.Close()
+		}
+		return doctor.Refused(err)
+	}
+	u := tiertest.NewUser(t, []*tiertest.Server{f.server}, "+ping", "+hello")
+	found, ok := dial(u.At(f.server))
+	require.True(t, ok)
+	require.Equal(t, "rights", found.Code)
+	f.do("SET", tier.VersionKey, "echomq:9.0.0")
+	found, ok = dial(f.server.URL())
+	require.True(t, ok)
+	require.Equal(t, "wire-version", found.Code)
+	require.Contains(t, found.What, `"echomq:9.0.0"`)
+	f.do("SET", tier.VersionKey, "\xff\xfe")
+	found, ok = dial(f.server.URL())
+	require.True(t, ok)
+	require.Contains(t, found.What, `"\xff\xfe"`)
+	_, ok = dial("unix:///nowhere.sock")
+	require.False(t, ok)
+	_, ok = doctor.Refused(nil)
+	require.False(t, ok)
+
+	pair := tiertest.NewReplicated(t, tiertest.Valkey)
+	pair.WaitSynced(t)
+	found, ok = dial(pair.Replica.URL())
+	require.True(t, ok)
+	require.Equal(t, "read-only", found.Code)
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,15 +20,15 @@ import (
 
 // produce is the command's flags.
 type produce struct {
-	app    *app
-	addr   tier.Address
-	cfg    input.Config
-	brand  codec.Brand
-	pack   int
-	rate   float64
-	strict bool
-	// exclusive: this is the stream's one writer
-	exclusive bool
+	app       *app
+	addr      tier.Address
+	cfg       input.Config
+	brand     codec.Brand
+	pack      int
+	rate      float64
+	strict    bool
+	window    time.Duration // of --dedup
+	exclusive bool          // the stream's one writer
 	metrics   metrics
 	isPipe    bool // the input may pause
 }
@@ -73,6 +74,11 @@ rest goes on, and the exit code is 1.`,
 	f.Var(brand(&p.brand), "brand", "brand of the stream's ids (default: the stream's own, or made of its name)")
 	f.Var(number(&p.pack, 1, codec.MaxPack), "pack", "put this many messages into each entry: cheaper; groups handle and repeat them together")
 	f.Var(perSecond(&p.rate), "rate", "messages per second at most")
+	f.Var(word(&p.cfg.Dedup, "FIELD", codec.MaxKey), "dedup", "field whose value is appended once in a window, however often it comes (json, csv); one message at a time")
+	p.window = 24 * time.Hour
+	window := duration(&p.window)
+	window.text = "24h"
+	f.Var(window, "dedup-window", "how long a value of --dedup counts, by the server's clock")
 	f.BoolVar(&p.exclusive, "exclusive", false, "be the one writer of the stream and mint its ids here, as the Elixir EchoMQ 3.0 does")
 	f.BoolVar(&p.strict, "strict", false, "stop at the first line that does not parse")
 	p.metrics.flag(cmd)
@@ -94,8 +100,14 @@ func (p *produce) check(args []string) (err error) {
 	if p.cfg.Type == "" {
 		p.cfg.Type = p.addr.Stream
 	}
-	if p.cfg.Format == "lines" && p.cfg.Key+p.cfg.Time != "" {
-		return usagef("--key and --time name fields, and lines have none: give --format json or csv")
+	if p.cfg.Format == "lines" && p.cfg.Key+p.cfg.Time+p.cfg.Dedup != "" {
+		return usagef("--key, --time and --dedup name fields, and lines have none: give --format json or csv")
+	}
+	if p.cfg.Dedup != "" && (p.exclusive || p.pack > 1) {
+		return usagef("--dedup appends one message at a time, by a record that the server keeps: leave --pack and --exclusive out")
+	}
+	if p.window < stream.MinWindow || p.window > stream.MaxWindow {
+		return usagef("--dedup-window: want up to 366d")
 	}
 	if p.exclusive && p.pack > 1 {
 		return usagef("--pack does not go with --exclusive, whose wire has no packs")

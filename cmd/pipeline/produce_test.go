@@ -314,3 +314,29 @@ func TestProduceExclusive(t *testing.T) {
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.errOut, "no packs")
 }
+
+// A value of --dedup is appended once in its window, within a file and by another run.
+func TestProduceDedup(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := tiertest.Scope(t) + "/orders"
+	p.file("a.csv", "id,n\n1,a\n2,b\n1,c\n")
+	r := p.ok("produce", addr, "a.csv", "--dedup", "id")
+	require.Contains(t, r.errOut, "2 messages written")
+	require.Contains(t, r.errOut, "1 message left out")
+	r = p.given(`{"id":2}`+"\n"+`{"id":"3"}`+"\n"+`{"id":""}`+"\n").run("produce", addr, "--format", "json", "--dedup", "id", "--dedup-window", "1h", "--output", "json")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.out, `"written":1,"refused":1,"unknown":0,"duplicates":1`)
+	require.Contains(t, r.errOut, "stdin:3: field \"id\" is empty")
+	require.Equal(t, []string{`{"id":"1","n":"a"}`, `{"id":"2","n":"b"}`, `{"id":"3"}`}, data(t, p.ok("range", addr)))
+
+	for _, args := range [][]string{
+		{"--format", "lines", "--dedup", "id"},
+		{"--format", "json", "--dedup", "id", "--pack", "2"},
+		{"--format", "json", "--dedup", "id", "--exclusive"},
+		{"--format", "json", "--dedup", "id", "--dedup-window", "400d"},
+		{"a.csv", "--dedup", "nope"},
+	} {
+		require.Equal(t, 2, p.run(append([]string{"produce", addr}, args...)...).code, args)
+	}
+}

@@ -28,6 +28,8 @@ type production struct {
 	first, last codec.ID
 	unknown     int // messages whose batch may or may not have been written
 	scratch     []byte
+	keys        []string // of the messages of a batch, with --dedup
+	duplicates  int
 }
 
 // read is a row or an error of the input.
@@ -99,7 +101,7 @@ func (p *production) batches(ctx context.Context, reads <-chan read) error {
 // Stop says why there will be no more.
 func (p *production) collect(ctx context.Context, reads <-chan read) (batch []codec.Message, offset int64, stop error) {
 	limit, bytes := p.perBatch(), 0
-	batch = make([]codec.Message, 0, limit)
+	batch, p.keys = make([]codec.Message, 0, limit), p.keys[:0]
 	var late <-chan time.Time // nil while the batch is empty, and of a file
 	for len(batch) < limit && bytes < maxBatchBytes {
 		var r read
@@ -122,7 +124,7 @@ func (p *production) collect(ctx context.Context, reads <-chan read) (batch []co
 			continue
 		}
 		bytes += size
-		batch = append(batch, r.row.Message)
+		batch, p.keys = append(batch, r.row.Message), append(p.keys, r.row.Dedup)
 		if late == nil && p.isPipe {
 			timer := time.NewTimer(linger)
 			defer timer.Stop()
@@ -179,10 +181,33 @@ func (p *production) write(ctx context.Context, batch []codec.Message) error {
 		p.app.warn("the server does not answer: trying for half a minute in all; Ctrl-C stops")
 	})
 	defer slow.Stop()
+	if p.cfg.Dedup != "" {
+		return p.writeOnce(ctx, batch)
+	}
 	ids, err := p.writer.AppendBatch(ctx, batch)
+	return p.wrote(ids, len(batch), err)
+}
+
+// writeOnce writes one message after another, unless its key was seen.
+func (p *production) writeOnce(ctx context.Context, batch []codec.Message) error {
+	for i := range batch {
+		id, fresh, err := p.writer.AppendOnce(ctx, p.keys[i], p.window, batch[i])
+		if err == nil && !fresh {
+			p.duplicates++
+			continue
+		}
+		if err := p.wrote([]codec.ID{id}, 1, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrote counts what was written, or of n messages that it may have been.
+func (p *production) wrote(ids []codec.ID, n int, err error) error {
 	if err != nil {
 		if tier.OutcomeUnknown(err) {
-			p.unknown = len(batch)
+			p.unknown = n
 		}
 		return err
 	}
@@ -221,6 +246,9 @@ func (p *production) report(err error) error {
 		return nil // err says why
 	}
 	p.app.note("%s written to %s in %s, %s%s", show.Count(p.written, "message"), p.addr, show.Duration(took), show.Rate(p.written, took), ids)
+	if p.duplicates > 0 {
+		p.app.note("%s left out: seen within %s before", show.Count(p.duplicates, "message"), p.window)
+	}
 	if p.unknown > 0 {
 		p.app.warn("%d more were sent and not answered for: look at the end of the stream with 'pipeline tail %s' before producing them again", p.unknown, p.addr)
 	}
@@ -232,13 +260,14 @@ func (p *production) report(err error) error {
 
 func (p *production) reportJSON(took time.Duration) error {
 	line, err := json.Marshal(struct {
-		Written int      `json:"written"`
-		Refused int      `json:"refused"`
-		Unknown int      `json:"unknown"`
-		First   codec.ID `json:"first"`
-		Last    codec.ID `json:"last"`
-		Seconds float64  `json:"seconds"`
-	}{p.written, p.refused, p.unknown, p.first, p.last, took.Seconds()})
+		Written    int      `json:"written"`
+		Refused    int      `json:"refused"`
+		Unknown    int      `json:"unknown"`
+		Duplicates int      `json:"duplicates,omitempty"`
+		First      codec.ID `json:"first"`
+		Last       codec.ID `json:"last"`
+		Seconds    float64  `json:"seconds"`
+	}{p.written, p.refused, p.unknown, p.duplicates, p.first, p.last, took.Seconds()})
 	if err != nil {
 		return err
 	}

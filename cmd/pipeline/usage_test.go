@@ -52,7 +52,7 @@ func TestBadInput(t *testing.T) {
 		{"rate", "produce a/b x.csv --rate -1", `--rate "-1": want a number of messages per second, above 0`},
 		{"rate that is none", "produce a/b x.csv --rate NaN", `--rate "NaN": want a number of messages per second, above 0`},
 		{"type", "produce a/b x.csv --type " + strings.Repeat("t", 256), `want 1 to 255 bytes`},
-		{"key of lines", "produce a/b --key k", "--key and --time name fields, and lines have none: give --format json or csv"},
+		{"key of lines", "produce a/b --key k", "--key, --time and --dedup name fields, and lines have none: give --format json or csv"},
 		{"key", "produce a/b x.csv --key c", `--key "c": no such column, the header line has ["a" "b"]`},
 		{"time field", "produce a/b x.csv --time c", `--time "c": no such column, the header line has ["a" "b"]`},
 		{"metrics", "produce a/b x.csv --metrics 9100", `--metrics "9100": want HOST:PORT, or :PORT for loopback`},

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
-	"github.com/echomq/pipeline/codec"
 )
 
 // csvReader makes one message of each row: an object with the columns of the
@@ -37,7 +36,7 @@ func newCSV(cfg Config, lines *lineReader) (Reader, error) {
 	if err := r.nameColumns(); err != nil {
 		return nil, cfg.lineError(header.number, err)
 	}
-	return r, errors.Join(r.checkField("key", cfg.Key), r.checkField("time", cfg.Time))
+	return r, errors.Join(r.checkField("key", cfg.Key), r.checkField("time", cfg.Time), r.checkField("dedup", cfg.Dedup))
 }
 
 // Columns are those of the header line.
@@ -81,7 +80,7 @@ func (r *csvReader) Next() (Row, error) {
 	}
 	row := Row{Line: in.number, Offset: in.offset}
 	if err = in.err; err == nil {
-		row.Message, err = r.message(in.values)
+		err = r.fill(&row, in.values)
 	}
 	if err != nil {
 		return row, r.cfg.lineError(in.number, err)
@@ -89,14 +88,14 @@ func (r *csvReader) Next() (Row, error) {
 	return row, nil
 }
 
-func (r *csvReader) message(values []string) (m codec.Message, err error) {
+func (r *csvReader) fill(row *Row, values []string) error {
 	if len(values) != len(r.columns) {
-		return m, fmt.Errorf("%s, the header line has %s", show.Count(len(values), "value"), show.Count(len(r.columns), "column"))
+		return fmt.Errorf("%s, the header line has %s", show.Count(len(values), "value"), show.Count(len(r.columns), "column"))
 	}
 	size := 2
 	for i, v := range values {
 		if !utf8.ValidString(v) {
-			return m, fmt.Errorf("column %q: %w", r.columns[i], ErrUTF8)
+			return fmt.Errorf("column %q: %w", r.columns[i], ErrUTF8)
 		}
 		size += len(r.names[i]) + len(v) + 2
 	}
@@ -104,7 +103,7 @@ func (r *csvReader) message(values []string) (m codec.Message, err error) {
 	for i, v := range values {
 		data = appendString(append(data, r.names[i]...), v)
 	}
-	return r.cfg.jsonMessage(append(data, '}'), func(name string) (string, error) {
+	return r.cfg.fill(row, append(data, '}'), func(name string) (string, error) {
 		return values[slices.Index(r.columns, name)], nil
 	})
 }

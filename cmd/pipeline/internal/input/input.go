@@ -32,6 +32,7 @@ type Config struct {
 	Type   string // of every message
 	Key    string // the field that becomes the key; "" for none
 	Time   string // the field that becomes the header event-time; "" for none
+	Dedup  string // the field that becomes Row.Dedup; "" for none
 }
 
 // Row is a message and where it stood.
@@ -39,6 +40,7 @@ type Row struct {
 	Line    int   // of its first line, from 1
 	Offset  int64 // bytes read so far, this row included
 	Message codec.Message
+	Dedup   string // what tells the message from others
 }
 
 // LineError is about one line only: the next call of Next goes on behind it.
@@ -90,7 +92,17 @@ var (
 	contentJSON = codec.Headers{{Key: codec.HeaderContentType, Value: "application/json"}}
 )
 
-// jsonMessage is a message of JSON data; field gives the text of a field of it.
+// fill gives the row its message of JSON data; field gives the text of a field of it.
+func (c *Config) fill(row *Row, data []byte, field func(name string) (string, error)) (err error) {
+	if row.Message, err = c.jsonMessage(data, field); err != nil || c.Dedup == "" {
+		return err
+	}
+	if row.Dedup, err = field(c.Dedup); err == nil && row.Dedup == "" {
+		err = fmt.Errorf("field %q is empty, and is to tell the message from others", c.Dedup)
+	}
+	return err
+}
+
 func (c *Config) jsonMessage(data []byte, field func(name string) (string, error)) (codec.Message, error) {
 	m := codec.Message{Type: c.Type, Headers: contentJSON, Data: data}
 	var err error

@@ -30,7 +30,7 @@ func (r *jsonReader) Next() (Row, error) {
 			continue
 		}
 		if err = checkJSON(text); err == nil {
-			row.Message, err = r.cfg.jsonMessage(bytes.Clone(text), fieldOf(text))
+			err = r.cfg.fill(&row, bytes.Clone(text), fieldOf(text))
 		}
 		if err != nil {
 			return row, r.cfg.lineError(l.number, err)

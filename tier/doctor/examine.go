@@ -36,7 +36,7 @@ func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error
 	}
 	e := &examination{client: client, now: o.Now}
 	e.nodes(ctx)
-	err := errors.Join(e.tolerate(ctx, "the version key", tier.VersionKey, e.wire(ctx)), e.tolerate(ctx, "the registry", tier.NodesKey, e.registry(ctx)))
+	err := errors.Join(e.tolerate(ctx, "the version key", tier.VersionKey, e.wire(ctx)), e.tolerate(ctx, "the registry, or part of it,", tier.NodesKey, e.registry(ctx)))
 	scopes := o.Scopes
 	if len(scopes) == 0 {
 		for scope := range e.facts.Registry.Scopes {
@@ -80,7 +80,7 @@ func (e *examination) unexamined(what, where string, err error) {
 	u := Unexamined{Where: where, What: what, Why: err.Error(), Do: "see the other findings, mend them, and examine it again"}
 	var denied *tier.PermissionError
 	if errors.As(err, &denied) {
-		u.Why = strings.TrimPrefix(denied.Text, "NOPERM ")
+		u.Why, _, _ = strings.Cut(strings.TrimPrefix(denied.Text, "NOPERM "), " script: ") // and where in it
 		u.Do = "grant the right with ACL SETUSER, or examine it as another user"
 	}
 	e.facts.Unexamined = append(e.facts.Unexamined, u)
@@ -106,29 +106,31 @@ func (e *examination) registry(ctx context.Context) error {
 	if err != nil {
 		return tier.Wrap("HGETALL", tier.NodesKey, err)
 	}
-	now, err := e.client.Now(ctx, tier.NodesKey)
-	if err != nil {
-		return err
-	}
-	r := Registry{Scopes: map[string]string{}, Holders: map[string]string{}}
+	e.facts.Registry = Registry{Scopes: map[string]string{}, Holders: map[string]string{}}
+	r := &e.facts.Registry
+	var limits []int64
 	for field, value := range row {
 		if scope, ok := strings.CutPrefix(field, tier.ScopeNumberField("")); ok {
 			r.Scopes[scope] = value
+			continue
 		}
-		n, err := strconv.Atoi(strings.TrimPrefix(field, "node:"))
+		n, err := strconv.Atoi(field[strings.LastIndexByte(field, ':')+1:])
 		switch {
 		case err != nil || field != tier.NumberField(n):
 		case n < tier.MaxScopes:
 			r.Holders[strconv.Itoa(n)] = value
 		default:
 			_, limit, _ := strings.Cut(value, " ")
-			if number(limit) > now.UnixMilli() {
-				r.Leased++
-			}
+			limits = append(limits, number(limit))
 		}
 	}
-	e.facts.Registry = r
-	return nil
+	now, err := e.client.Now(ctx, tier.NodesKey)
+	for _, limit := range limits {
+		if err == nil && limit > now.UnixMilli() {
+			r.Leased++
+		}
+	}
+	return err
 }
 
 func (e *examination) scope(ctx context.Context, name string) error {

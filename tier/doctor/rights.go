@@ -32,33 +32,45 @@ func sub(key, command, second string, args ...string) need {
 	return need{command + " " + second, func(k string) []string { return append([]string{command, second, k}, args...) }, key}
 }
 
-func script(key string) need {
-	return need{"EVALSHA", func(k string) []string { return []string{"EVALSHA", "x", "1", k} }, key}
+// runs is a script on a key, by its digest and, where the server does not know it, by its source.
+func runs(keys ...string) (needs []need) {
+	for _, key := range keys {
+		for _, command := range []string{"EVALSHA", "EVAL"} {
+			needs = append(needs, need{command, func(k string) []string { return []string{command, "x", "1", k} }, key})
+		}
+	}
+	return needs
 }
 
-// roles are what each role needs in a scope, "emq" keys apart. A test runs each role with these rights and no others.
+var clock = need{command: "TIME", words: func(string) []string { return []string{"TIME"} }}
+
+// roles are what each role needs in a scope. A test runs each role with these commands and no others.
 var roles = map[string][]need{
-	"writer": {
-		on("version", "GET"), script("nodes"), on("nodes", "HGET", "f"), on("nodes", "HSET", "f", "v"), on("nodes", "HEXISTS", "f"),
-		script("scope"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("scope", "HSET", "f", "v"), on("scope", "HSETNX", "f", "v"),
-		script("log"), on("log", "XADD", "*", "f", "v"), on("log", "XDEL", "0-1"), on("log", "XSETID", "0-1"), sub("log", "XINFO", "STREAM"),
-		on("log", "XLEN"), on("log", "EXISTS"), on("log", "XREVRANGE", "+", "-"), script("pid"), on("pid", "GET"), on("pid", "SET", "v"),
-	},
-	"reader": {
-		on("version", "GET"), on("scope", "HMGET", "f"), on("scope", "HGET", "f"), script("log"), on("log", "XRANGE", "-", "+"),
+	"writer": append(
+		runs("nodes", "scope", "log", "pid", "seen"), clock,
+		on("version", "GET"), on("nodes", "HGET", "f"), on("nodes", "HSET", "f", "v"), on("nodes", "HEXISTS", "f"),
+		on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("scope", "HSET", "f", "v"), on("scope", "HSETNX", "f", "v"),
+		on("log", "XADD", "*", "f", "v"), on("log", "XDEL", "0-1"), on("log", "XSETID", "0-1"), sub("log", "XINFO", "STREAM"),
+		on("log", "XLEN"), on("log", "EXISTS"), on("log", "XREVRANGE", "+", "-"), on("pid", "GET"), on("pid", "SET", "v"),
+		on("seen", "GET"), on("seen", "SET", "v"),
+	),
+	"reader": append(
+		runs("log"),
+		on("version", "GET"), on("scope", "HMGET", "f"), on("scope", "HGET", "f"), on("log", "XRANGE", "-", "+"),
 		on("log", "XREVRANGE", "+", "-"), sub("log", "XINFO", "STREAM"), on("log", "EXISTS"),
-		{"XREAD", func(k string) []string { return []string{"XREAD", "STREAMS", k, "0"} }, "log"},
-	},
-	"consumer": {
-		on("version", "GET"), script("scope"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), script("log"), on("log", "EXISTS"),
-		{"XREADGROUP", func(k string) []string { return []string{"XREADGROUP", "GROUP", "g", "c", "STREAMS", k, ">"} }, "log"},
+		need{"XREAD", func(k string) []string { return []string{"XREAD", "STREAMS", k, "0"} }, "log"},
+	),
+	"consumer": append(
+		runs("scope", "log", "group", "owners", "dead"), clock,
+		on("version", "GET"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("log", "EXISTS"),
+		need{"XREADGROUP", func(k string) []string { return []string{"XREADGROUP", "GROUP", "g", "c", "STREAMS", k, ">"} }, "log"},
 		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "DELCONSUMER", "g", "c"), sub("log", "XINFO", "GROUPS"),
 		sub("log", "XINFO", "STREAM"), sub("log", "XINFO", "CONSUMERS", "g"), on("log", "XPENDING", "g"), on("log", "XCLAIM", "g", "c", "0", "0-1"),
-		on("log", "XACK", "g", "0-1"), on("log", "XRANGE", "-", "+"), script("group"), on("group", "HMGET", "f"), on("group", "HGET", "f"),
-		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), script("owners"), on("owners", "HGET", "f"),
+		on("log", "XACK", "g", "0-1"), on("log", "XRANGE", "-", "+"), on("group", "HMGET", "f"), on("group", "HGET", "f"),
+		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("owners", "HGET", "f"),
 		on("owners", "HSET", "f", "v"), on("owners", "HDEL", "f"), on("owners", "HEXISTS", "f"), on("owners", "HINCRBY", "f", "1"),
-		on("owners", "HGETALL"), on("owners", "DEL"), script("dead"), on("dead", "XADD", "*", "f", "v"),
-	},
+		on("owners", "HGETALL"), on("owners", "DEL"), on("dead", "XADD", "*", "f", "v"),
+	),
 }
 
 // roleNames are in the order in which a person reads them.
@@ -69,6 +81,7 @@ func keysOf(scope string) map[string]string {
 	a := tier.Address{Scope: scope, Stream: "x"}
 	return map[string]string{
 		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(scope), "log": a.LogKey(), "pid": a.ProducerKey("x"),
+		"seen":  a.SeenKey("x"),
 		"group": a.GroupKey("x"), "owners": a.OwnersKey("x"), "dead": a.DeadKey("x"),
 	}
 }
@@ -85,7 +98,7 @@ func lacking(ctx context.Context, client *tier.Client, scope string) ([]Lack, er
 	}
 	var answers []string
 	var err error
-	for _, by := range []string{"scope", "log", "pid", "group", "owners", "dead"} { // by one that the user may name
+	for _, by := range []string{"scope", "log", "pid", "seen", "group", "owners", "dead"} { // by one that the user may name
 		m, e := client.Run(ctx, tier.Call{Script: rightsScript, Keys: []string{keys[by]}, Args: args})
 		if err = e; e == nil {
 			answers, err = m.AsStrSlice()
@@ -113,7 +126,7 @@ func lacking(ctx context.Context, client *tier.Client, scope string) ([]Lack, er
 type permitted struct{ commands, keys map[string]bool }
 
 func allowed(answers []string) permitted {
-	p := permitted{map[string]bool{}, map[string]bool{}}
+	p := permitted{map[string]bool{}, map[string]bool{"": true}} // a command without a key
 	for _, role := range roleNames {
 		for _, n := range roles[role] {
 			if answers[0] == "1" {

@@ -41,8 +41,8 @@ type Config struct {
 	// a crash. With slow handlers take a small multiple of Concurrency.
 	MaxInFlight int
 	// MaxInFlightBytes is how much the messages may weigh that are fetched and not settled, with 512 bytes for each beside
-	// its own. Default 64 MiB. It is not passed by more than one fetch, of at most 256 entries, and how many are asked for
-	// follows what the largest of late weighed: so the worst is one fetch of 256 large entries where there were small ones
+	// its own. Default 64 MiB. It is not passed by more than one fetch, of at most 512 entries, and how many are asked for
+	// follows what the largest of late weighed: so the worst is one fetch of 512 large entries where there were small ones
 	// before, and an entry above the bound, which comes alone. A Go program needs up to twice that (GOGC). Small, large
 	// messages come one by one; large, memory grows.
 	MaxInFlightBytes int

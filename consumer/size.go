@@ -3,7 +3,7 @@ package consumer
 import "github.com/echomq/pipeline/tier"
 
 const (
-	maxRead = 256 // entries that are asked for at once: the server gives that many, whatever they weigh
+	maxRead = 512 // entries that are asked for at once: the server gives that many, whatever they weigh
 
 	perMessage = 512 // bytes that a message takes here beside its own
 	sharedSize = 1 << 10

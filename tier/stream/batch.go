@@ -33,6 +33,7 @@ type batch struct {
 	number   uint64 // of a named producer, the position in its source; else given by the sender, 0 before the first sending
 
 	// Of the sender.
+	packed  []string  // lengths and packs, of a batch that is sent as packs
 	since   time.Time // first sending
 	unknown bool      // a sending ended without a reply: it may be in the log
 	last    error     // why it has to be sent again
@@ -95,6 +96,22 @@ func (b *batch) finish(err error) {
 	close(b.done)
 }
 
+// pack makes the packs, once: a call that is repeated shares them with those that nobody has answered.
+func (b *batch) pack() error {
+	if b.packed != nil {
+		return nil
+	}
+	for i := 0; i < len(b.messages); i += b.size {
+		group := b.messages[i:min(i+b.size, len(b.messages))]
+		body, err := codec.AppendPack(nil, len(group), []byte(strings.Join(group, "")))
+		if err != nil {
+			return fmt.Errorf("stream: pack: %w", err)
+		}
+		b.packed = append(b.packed, strconv.Itoa(len(group)), stringOf(body))
+	}
+	return nil
+}
+
 // call makes the script call under the sender's producer.
 func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 	ttl := producerTTL.Milliseconds()
@@ -115,14 +132,10 @@ func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 		args = append(args, b.messages...)
 	} else {
 		script = packScript
-		for i := 0; i < len(b.messages); i += b.size {
-			group := b.messages[i:min(i+b.size, len(b.messages))]
-			body, err := codec.AppendPack(nil, len(group), []byte(strings.Join(group, "")))
-			if err != nil {
-				return tier.Call{}, fmt.Errorf("stream: pack: %w", err)
-			}
-			args = append(args, strconv.Itoa(len(group)), stringOf(body))
+		if err := b.pack(); err != nil {
+			return tier.Call{}, err
 		}
+		args = append(args, b.packed...)
 	}
 	keys := []string{addr.LogKey(), addr.ProducerKey(s.producer), tier.ScopeKey(addr.Scope)}
 	return tier.Call{Script: script, Keys: keys, Args: args}, nil

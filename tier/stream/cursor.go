@@ -21,7 +21,7 @@ const (
 // what a plain page cannot prove.
 const (
 	firstEntries = 16       // of the first page, whose entries nothing is known of
-	pageEntries  = 256      // of one page, at most
+	pageEntries  = 512      // of one page, at most
 	pageBytes    = 1 << 20  // that a page has as a rule
 	pageMost     = 16 << 20 // that it has if each entry is as large as the largest of late
 	pageStep     = 16       // entries that the script reads at a time
@@ -36,6 +36,7 @@ type cursor struct {
 	added  uint64
 	follow bool // the end of the log is not the end of the walk: count what is added
 	size   pageSize
+	waits  int // in vain, in a row, of one that follows
 	done   bool
 }
 

@@ -29,8 +29,8 @@ func (f *fixture) appendSized(w *stream.Writer, n, bytes int) []codec.ID {
 // TestPagesAreBounded: B70 for a reader. Pages follow the size of entries, and none is as long as the log; a page that bytes have
 // ended is not taken for the end of the log.
 func TestPagesAreBounded(t *testing.T) {
-	const small, large = 3000, 400
-	const bytes = 60_000
+	const small, large = 3000, 1200
+	const bytes = 30_000
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)
 		w := f.writer(stream.WriterConfig{})
@@ -46,7 +46,7 @@ func TestPagesAreBounded(t *testing.T) {
 				total, over := 0, 0
 				for _, p := range pages {
 					total += p.Entries
-					require.LessOrEqual(t, p.Entries, 256)
+					require.LessOrEqual(t, p.Entries, 512)
 					if p.Bytes > 1<<20+17*bytes {
 						over++
 					}

@@ -21,8 +21,8 @@ type ReaderConfig struct {
 // use.
 //
 // Each loop over Range, Tail and the like reads page by page, the next when the last record of one was taken, however long
-// that takes. So it holds a page, and the one before it until that is collected. A page has at most 256 entries: 1 MiB as
-// a rule, 16 MiB when entries differ much. Only where large entries begin after small ones, one page has 256 of them.
+// that takes. So it holds a page, and the one before it until that is collected. A page has at most 512 entries: 1 MiB as
+// a rule, 16 MiB when entries differ much. Only where large entries begin after small ones, one page has 512 of them.
 type Reader struct {
 	place *place
 }

@@ -11,8 +11,12 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// tailWait is how long one read waits on the server for something new; a stopped Tail ends within it.
-const tailWait = 500 * time.Millisecond
+const (
+	// tailWait is how long one read waits on the server for something new; a stopped Tail ends within it.
+	tailWait = time.Second
+	// quietWaits is after how many waits in vain it is looked whether the log is still the same one.
+	quietWaits = 4
+)
 
 // Tail yields the messages from an address on and goes on with what is appended, until ctx ends: then it ends without an
 // error. The stream need not exist yet. A failure of the server or of the connection is retried with a growing pause.
@@ -47,6 +51,25 @@ func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.R
 
 // await returns the next page, or none after waiting for one.
 func (r *Reader) await(ctx context.Context, c *cursor) ([]codec.Entry, error) {
+	if c.waits%quietWaits == 0 {
+		page, err := r.page(ctx, c)
+		if err != nil || len(page) > 0 {
+			return page, err
+		}
+	}
+	key := r.place.addr.LogKey()
+	wait := r.place.client.B().Xread().Count(1).Block(tailWait.Milliseconds()).Streams().Key(key).Id(c.from.Prev().String()).Build()
+	_, err := r.place.client.Wait(ctx, key, tailWait, wait)
+	if rueidis.IsRedisNil(err) {
+		c.waits++
+		return nil, nil
+	}
+	c.waits = 0
+	return nil, err
+}
+
+// page reads the next page of a tail.
+func (r *Reader) page(ctx context.Context, c *cursor) ([]codec.Entry, error) {
 	before := *c
 	page, err := c.next(ctx)
 	if err == nil && len(page) == 0 && c.added == 0 { // a log that goes before it held anything is not missed
@@ -60,12 +83,6 @@ func (r *Reader) await(ctx context.Context, c *cursor) ([]codec.Entry, error) {
 			*c = before // nobody has seen the page
 			return nil, err
 		}
-		return page, nil
 	}
-	key := r.place.addr.LogKey()
-	wait := r.place.client.B().Xread().Count(1).Block(tailWait.Milliseconds()).Streams().Key(key).Id(c.from.Prev().String()).Build()
-	if _, err := r.place.client.Wait(ctx, key, tailWait, wait); err != nil && !rueidis.IsRedisNil(err) {
-		return nil, err
-	}
-	return nil, nil
+	return page, nil
 }

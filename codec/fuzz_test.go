@@ -187,3 +187,69 @@ func requireRecords(t *testing.T, i codec.Identity, e codec.Entry) {
 	}
 	require.Equal(t, e.ID, records[len(records)-1].Addr)
 }
+
+// FuzzAppendMessage: what is accepted comes back byte by byte (B78, B80); what is over a cap is refused, and dst stays.
+func FuzzAppendMessage(f *testing.F) {
+	f.Add("order.placed", "k", "h", "v", []byte("data"), uint8(0))
+	f.Add("", "", "", "", []byte(nil), uint8(0))
+	f.Add("\x00\xff", "\xc3\x28", "\x00", "\xff", []byte{0xc0}, uint8(1))
+	f.Add("t", "k", "content-type", "x", []byte{0xdf, 0xff, 0xff, 0xff, 0xff}, uint8(1))
+	f.Fuzz(func(t *testing.T, typ, key, name, value string, data []byte, format uint8) {
+		m := codec.Message{Type: typ, Key: key, Headers: codec.Headers{{Key: name, Value: value}}, Data: data, Format: codec.Format(format)}
+		dst, err := codec.AppendMessage([]byte("kept"), &m)
+		if err != nil {
+			require.Equal(t, "kept", string(dst))
+			return
+		}
+		require.LessOrEqual(t, len(typ), codec.MaxType)
+		require.LessOrEqual(t, len(key), codec.MaxKey)
+		got := decode(t, dst[len("kept"):])
+		require.Equal(t, typ, got.Type)
+		require.Equal(t, key, got.Key)
+		require.Equal(t, codec.Headers{{Key: name, Value: value}}, got.Headers)
+		if m.Format == got.Format {
+			require.True(t, bytes.Equal(data, got.Data))
+		}
+	})
+}
+
+func FuzzParseBrand(f *testing.F) {
+	for _, s := range []string{"ORD", "", "ord", "OR", "ORDE", "OR\x00", "ÖRD"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		brand, err := codec.ParseBrand(s)
+		if err != nil {
+			require.ErrorIs(t, err, codec.ErrID)
+			return
+		}
+		require.Regexp(t, `^[A-Z]{3}$`, string(brand))
+		_, err = codec.NewID(brand, 1)
+		require.NoError(t, err)
+	})
+}
+
+// FuzzPayloads: payloads of others are decoded or refused, into a struct and into anything; nothing panics (B82, B86).
+func FuzzPayloads(f *testing.F) {
+	f.Add([]byte{0x82, 0xa5, 'I', 't', 'e', 'm', 's', 3, 0xa2, 'a', 't', 0xd6, 0xff, 1, 2, 3, 4})
+	f.Add([]byte{0xdd, 0xff, 0xff, 0xff, 0xff})
+	f.Add(append(bytes.Repeat([]byte{0x81, 0xa0}, 100), 0xc0))
+	f.Add([]byte(`{"Items":3}`))
+	type order struct {
+		Items int
+		Note  *string
+		Tags  map[string]any
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, format := range []codec.Format{codec.FormatBytes, codec.FormatMsgpack} {
+			m := codec.Message{Data: data, Format: format}
+			_, _ = codec.Msgpack[order]().Decode(&m)
+			_, _ = codec.Msgpack[any]().Decode(&m)
+			_, _ = codec.JSON[order]().Decode(&m)
+			raw, err := codec.Raw().Decode(&m)
+			if err == nil {
+				require.True(t, bytes.Equal(data, raw))
+			}
+		}
+	})
+}

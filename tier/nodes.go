@@ -37,8 +37,11 @@ func (e *NodeConflictError) Error() string {
 // ScopeNode returns the node number of a scope, and gives it one when it has none. The number stands in the scope's hash
 // and in the registry; either heals the other, and a process that has seen it proposes it to a server that lost both.
 //
-// Errors: *NodeConflictError, ErrScopesExhausted, *VersionError.
+// Errors: ErrName, *NodeConflictError, ErrScopesExhausted, *VersionError.
 func (c *Client) ScopeNode(ctx context.Context, scope string) (int, error) {
+	if err := CheckName("scope", scope); err != nil {
+		return 0, err
+	}
 	// A server that lost its data lost the fence too; whoever declares again claims it again.
 	if err := c.reclaimFence(ctx); err != nil {
 		return 0, err
@@ -71,11 +74,17 @@ func (c *Client) ScopeNode(ctx context.Context, scope string) (int, error) {
 
 // StoredNode is the number in the scope's own hash, -1 when there is none.
 func (c *Client) StoredNode(ctx context.Context, scope string) (int, error) {
+	if err := CheckName("scope", scope); err != nil {
+		return -1, err
+	}
 	return c.number(ctx, ScopeKey(scope), NodeField)
 }
 
 // RegisteredNode is the number that the deployment's registry has for a scope, -1 when there is none.
 func (c *Client) RegisteredNode(ctx context.Context, scope string) (int, error) {
+	if err := CheckName("scope", scope); err != nil {
+		return -1, err
+	}
 	return c.number(ctx, NodesKey, ScopeNumberField(scope))
 }
 

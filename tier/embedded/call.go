@@ -45,6 +45,9 @@ func (e endpoint) call(ctx context.Context, args ...string) (string, error) {
 	return readReply(bufio.NewReader(conn))
 }
 
+// maxReply is far above what is asked for here; what is longer is no reply of a server that was just started.
+const maxReply = 16 << 20
+
 func readReply(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -61,7 +64,7 @@ func readReply(r *bufio.Reader) (string, error) {
 		return "", replyError(line[1:])
 	case '$':
 		n, err := strconv.Atoi(line[1:])
-		if err != nil || n < 0 {
+		if err != nil || n < 0 || n > maxReply {
 			return "", fmt.Errorf("reply %q", line)
 		}
 		body := make([]byte, n+2)

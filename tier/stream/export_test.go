@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
@@ -110,4 +112,28 @@ func (r *Reader) Pages(ctx context.Context, from codec.EntryID, follow bool) (pa
 		pages = append(pages, p)
 	}
 	return pages, nil
+}
+
+// ReadReplies reads a reply in every way that this package has for one.
+func ReadReplies(m rueidis.RedisMessage) (entries []codec.Entry, held []tier.Held) {
+	entries, err := entriesOf(m)
+	if err != nil && entries != nil {
+		panic("entries beside an error")
+	}
+	_, _ = readReply(m)
+	held, _ = heldOf(m)
+	if code, r, err := parseReceipt(m); err == nil && (code == "ok" || code == "dup") {
+		b := &batch{messages: make([]string, 3)}
+		if b.accept(r) == nil {
+			b.ids(0, 3)
+		}
+	}
+	number(m)
+	entryID(m)
+	for n := range 7 {
+		_, _ = tier.Parts("fuzz", m, n)
+		_, _ = tier.Texts("fuzz", m, n)
+	}
+	_, _ = groupRowsOf("key", m)
+	return entries, held
 }

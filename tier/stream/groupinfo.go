@@ -85,6 +85,10 @@ func groupRows(ctx context.Context, client *tier.Client, addr tier.Address) ([]g
 	if err != nil {
 		return nil, err
 	}
+	return groupRowsOf(key, m)
+}
+
+func groupRowsOf(key string, m rueidis.RedisMessage) ([]groupRow, error) {
 	replies, err := m.ToArray()
 	if err != nil {
 		return nil, tier.Wrap("XINFO", key, err)

@@ -87,9 +87,15 @@ func TestStreamRemove(t *testing.T) {
 
 // TestStreamReset: a consumer and a reader at work go on with what comes next.
 func TestStreamReset(t *testing.T) {
-	t.Parallel()
-	p := onShared(t)
-	addr := scope(t) + "/orders"
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis, tiertest.ValkeyCluster} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			resetUnderWork(t, onServer(t, tiertest.Private(t, kind).URL()), "shop/orders")
+		})
+	}
+}
+
+func resetUnderWork(t *testing.T, p *program, addr string) {
 	p.given("1\n2\n3\n").ok("produce", addr)
 	busy := p.start("consume", addr, "--group", "g")
 	reader := p.start("tail", addr, "--follow")

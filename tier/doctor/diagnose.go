@@ -19,6 +19,7 @@ func Diagnose(f Facts, m Marks) []Finding {
 	for i := range f.Nodes {
 		d.node(&f.Nodes[i], len(f.Nodes) > 1)
 	}
+	d.failed(f.Nodes)
 	d.clocks(f.Nodes)
 	d.registry(&f.Registry)
 	for i := range f.Scopes {
@@ -66,6 +67,22 @@ func (d *diagnosis) node(n *Node, cluster bool) {
 	d.role(n, cluster)
 	d.memory(n)
 	d.persistence(n)
+}
+
+// failed are nodes that others hold for failed, once each; of those that were asked and are silent it is known.
+func (d *diagnosis) failed(nodes []Node) {
+	told := map[string]bool{}
+	for _, n := range nodes {
+		told[n.Addr] = n.Silent != ""
+	}
+	for _, n := range nodes {
+		for _, addr := range n.Failed {
+			if !told[addr] {
+				d.add(Warning, "unreachable", addr, "the cluster holds the node for failed", "start it, or take it out with CLUSTER FORGET: until then nobody may stand in for another")
+			}
+			told[addr] = true
+		}
+	}
 }
 
 func (d *diagnosis) role(n *Node, cluster bool) {

@@ -72,6 +72,12 @@ func TestDiagnose(t *testing.T) {
 		{"a disk that takes nothing", informed("aof_last_write_status", "err"), "error disk a"},
 		{"a snapshot that failed", informed("rdb_last_bgsave_status", "err"), "error disk a"},
 		{"a node that is down", func(f *doctor.Facts) { f.Nodes = append(f.Nodes, doctor.Node{Addr: "b", Silent: "gone"}) }, "error unreachable b"},
+		{"nodes that have failed", func(f *doctor.Facts) {
+			f.Nodes[0].Failed = []string{"b", "c"}
+			other := node("d", nil)
+			other.Failed = []string{"c"}
+			f.Nodes = append(f.Nodes, doctor.Node{Addr: "b", Silent: "gone"}, other)
+		}, "error unreachable b\nwarning unreachable c"},
 		{"a replica", informed("role", "slave"), "error read-only a"},
 		{"a replica in a cluster", func(f *doctor.Facts) {
 			f.Nodes = append(f.Nodes, node("b", map[string]string{"role": "slave", "master_link_status": "up"}))

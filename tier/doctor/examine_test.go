@@ -8,8 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/doctor"
+	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
@@ -192,6 +194,39 @@ func TestReplica(t *testing.T) {
 			require.Len(t, list, 1)
 			require.Equal(t, doctor.Error, list[0].Severity)
 			require.Equal(t, "connect to its primary, "+pair.Primary.Addr(), list[0].Do)
+		})
+	}
+}
+
+// TestClusterOfSix: all nodes of a cluster are looked at, replicas too, and a scope is found wherever it lies; a node
+// that is down is named, and the rest is examined all the same.
+func TestClusterOfSix(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			c := tiertest.NewCluster(t, kind)
+			for _, s := range c.Nodes {
+				s.Command(t, "CONFIG", "SET", "appendonly", "yes")
+			}
+			f := &fixture{t: t, ctx: t.Context(), client: tiertest.Dial(t, c)}
+			for _, scope := range []string{"a", "b", "c"} {
+				w, err := stream.NewWriter(f.client, stream.WriterConfig{Address: scope + "/orders"})
+				require.NoError(t, err)
+				_, err = w.Append(f.ctx, codec.Message{})
+				require.NoError(t, err)
+			}
+			tiertest.Eventually(t, time.Minute, func() (bool, string) { // the nodes' views of each other agree after a while
+				f.client = tiertest.Dial(t, c)
+				r := f.examine(doctor.Options{})
+				return len(r.Findings) == 0 && r.String() == "6 nodes, 3 scopes, 3 streams, 0 groups", fmt.Sprint(&r, r.Findings)
+			})
+
+			gone := c.Replica(t, c.Master(t, tier.NodesKey))
+			gone.Kill()
+			tiertest.Eventually(t, time.Minute, func() (bool, string) { // by its silence, or by what the others say
+				list := coded(f.examine(doctor.Options{Scopes: []string{"a"}}), "unreachable")
+				return len(list) == 1 && list[0].Where == gone.Addr(), fmt.Sprint(list)
+			})
 		})
 	}
 }

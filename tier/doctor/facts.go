@@ -24,6 +24,7 @@ type Node struct {
 	Info    map[string]string // INFO; nil: not known
 	Config  map[string]string // appendfsync, save; nil: not known
 	Cluster map[string]string // CLUSTER INFO; nil: no cluster, or not known
+	Failed  []string          // addresses of nodes that it, with the others, holds for failed
 	Absent  []string          // commands that it does not have
 	Skew    time.Duration     // its clock less the host's
 	Blur    time.Duration     // by which Skew may be wrong, either way; 0: the clock is not known

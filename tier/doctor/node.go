@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +52,10 @@ func (e *examination) node(ctx context.Context, n tier.Node) Node {
 		if m, ok := ask("the cluster", "CLUSTER", "INFO"); ok {
 			facts.Cluster = lines(m)
 		}
+		if m, ok := ask("the nodes of the cluster", "CLUSTER", "NODES"); ok {
+			text, _ := m.ToString()
+			facts.Failed = failedIn(text)
+		}
 	}
 	if m, ok := ask("capabilities", append([]string{"COMMAND", "INFO"}, commands...)...); ok {
 		rows, _ := m.ToArray()
@@ -61,6 +66,17 @@ func (e *examination) node(ctx context.Context, n tier.Node) Node {
 		}
 	}
 	return facts
+}
+
+// failedIn are the nodes that CLUSTER NODES calls failed: id, address@bus, flags, ... on each line.
+func failedIn(text string) (failed []string) {
+	for line := range strings.Lines(text) {
+		if row := strings.Fields(line); len(row) > 2 && slices.Contains(strings.Split(row[2], ","), "fail") {
+			addr, _, _ := strings.Cut(row[1], "@")
+			failed = append(failed, addr)
+		}
+	}
+	return failed
 }
 
 // lines are "name:value" lines, as of INFO.

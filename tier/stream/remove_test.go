@@ -108,6 +108,28 @@ func TestRemove(t *testing.T) {
 	})
 }
 
+// TestRemoveExclusive: an exclusive stream is marked as what it was, and can be made again.
+func TestRemoveExclusive(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		write := func() {
+			lease, err := f.client.LeaseNode(f.ctx)
+			require.NoError(t, err)
+			_, err = f.writer(stream.WriterConfig{Brand: "EVT", Exclusive: true, Mint: lease.Mint()}).AppendBatch(f.ctx, messages(2))
+			require.NoError(t, err)
+			require.NoError(t, lease.Release(f.ctx))
+		}
+		write()
+		gone, err := stream.Remove(f.ctx, f.client, f.address)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, gone.Entries)
+		require.EqualValues(t, "EVT", gone.Brand)
+		require.Equal(t, "-EVT exclusive", f.text("HGET", tier.ScopeKey(f.addr().Scope), "stream:orders"))
+		write()
+		require.Len(t, f.all(), 2)
+	})
+}
+
 // TestRemoveWhatIsNotThere: an address that nobody has written to is no stream; a log of another program is one.
 func TestRemoveWhatIsNotThere(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {

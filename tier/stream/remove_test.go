@@ -290,3 +290,18 @@ func TestRemoveEndsReaders(t *testing.T) {
 		require.ErrorIs(t, last, stream.ErrStreamRemoved)
 	})
 }
+
+// TestRemoveCuresTheEndOfIDs (B72): a stream that has no ids left is removed, and made again with ids by the clock.
+func TestRemoveCuresTheEndOfIDs(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 1)
+		f.do("XADD", f.log(), "18446744073709551615-1", "payload", "x")
+		_, err := f.writer(stream.WriterConfig{}).Append(f.ctx, codec.Message{})
+		require.ErrorIs(t, err, stream.ErrIDSpace)
+		_, err = stream.Remove(f.ctx, f.client, f.address)
+		require.NoError(t, err)
+		ids := f.append(f.writer(stream.WriterConfig{}), 1)
+		require.Less(t, ids[0].Time().Sub(f.now()).Abs().Hours(), 1.0)
+	})
+}

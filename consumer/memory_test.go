@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,5 +169,31 @@ func TestMemoryWithoutServer(t *testing.T) {
 	require.NoError(t, server.Thaw())
 	close(gate)
 	tiertest.Eventually(t, patience, func() (bool, string) { return seen.Load() >= n, fmt.Sprint(seen.Load()) })
+	s.settled(patience)
+}
+
+// B50: while there is no server, a consumer costs hardly any time of the processor, and goes on when there is one again.
+func TestNoSpinWithoutServer(t *testing.T) {
+	server := tiertest.Private(t, tiertest.Valkey)
+	s := newStage(t, server)
+	proxy := tiertest.NewProxy(t, server)
+	seen := newTally()
+	s.run(consumer.Group(s.group(tiertest.Dial(t, proxy))), func(_ context.Context, d *consumer.Delivery) error {
+		seen.add(d.Key)
+		return nil
+	}, consumer.Config{})
+	proxy.Refuse(true)
+	proxy.Cut()
+	used := func() time.Duration {
+		var u syscall.Rusage
+		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before, span := used(), 4*time.Second
+	<-time.After(span)
+	require.Less(t, used()-before, span/4)
+	proxy.Refuse(false)
+	s.append(3, 1)
+	seen.reach(t, 3, patience)
 	s.settled(patience)
 }

@@ -615,3 +615,47 @@ func TestRawLog(t *testing.T) {
 		require.Equal(t, entryID(t, "1-2"), last[0].Addr)
 	})
 }
+
+// TestManyTails (B48, B49): twenty loops that wait on the server hold up nobody who appends with the same client, and
+// keep their connections.
+func TestManyTails(t *testing.T) {
+	const tails = 20
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{})
+	f.append(w, 1)
+	ctx, cancel := context.WithCancel(f.ctx)
+	var running sync.WaitGroup
+	defer func() { cancel(); running.Wait() }()
+	seen := make(chan struct{}, 10*tails)
+	for range tails {
+		running.Go(func() {
+			for _, err := range f.reader().Tail(ctx, codec.EntryID{}) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				seen <- struct{}{}
+			}
+		})
+	}
+	all := func() {
+		for range tails {
+			select {
+			case <-seen:
+			case <-time.After(soon):
+				t.Fatal("a tail has stopped")
+			}
+		}
+	}
+	all()
+	f.append(w, 1)
+	all()
+	connections := proxy.Connections()
+	for range 3 {
+		f.append(w, 1)
+		all()
+	}
+	require.Equal(t, connections, proxy.Connections())
+	require.LessOrEqual(t, connections, tails+5)
+}

@@ -651,11 +651,9 @@ func TestManyTails(t *testing.T) {
 	all()
 	f.append(w, 1)
 	all()
-	connections := proxy.Connections()
-	for range 3 {
+	for range 5 {
 		f.append(w, 1)
 		all()
+		require.LessOrEqual(t, proxy.Connections(), tails+5, "one for each that waits, however often")
 	}
-	require.Equal(t, connections, proxy.Connections())
-	require.LessOrEqual(t, connections, tails+5)
 }

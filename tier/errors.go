@@ -195,7 +195,7 @@ func classOfText(text string) *Class {
 func permissionError(err error) error {
 	text := err.Error()
 	e := &PermissionError{Text: text}
-	if _, rest, ok := strings.Cut(text, "'"); ok {
+	if _, rest, ok := strings.Cut(text, " '"); ok { // with a space: not in "can't"
 		name, tail, _ := strings.Cut(rest, "'")
 		if strings.HasPrefix(tail, " key") {
 			e.Key = name

@@ -30,7 +30,7 @@ end
 local ours = 0
 for i = first_message, #ARGV, 3 do
   local entry = redis.pcall('XRANGE', log, ARGV[i], ARGV[i])
-  if entry.err then return added end
+  if entry.err then return entry end
   if entry[1] then
     local f = entry[1][2]
     if #f ~= 4 or f[1] ~= 'id' or f[2] ~= ARGV[i + 1] or f[3] ~= 'm' or f[4] ~= ARGV[i + 2] then
@@ -48,6 +48,9 @@ local function parse(id)
   return tonumber(ms), tonumber(seq)
 end
 local ms, seq = parse(first)
+if not redis.acl_check_cmd('XINFO', 'STREAM', log) then
+  return redis.error_reply("NOPERM the user has no permissions to run the 'xinfo|stream' command")
+end
 local info = redis.pcall('XINFO', 'STREAM', log)
 for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' then

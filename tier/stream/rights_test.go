@@ -1,0 +1,294 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// rules are the rights of a role as docs/security.md has them, for a scope of the test's own.
+func rules(t testing.TB, role, scope string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(text), "\n```acl "+role+"\n")
+	require.True(t, found, role)
+	block, _, _ = strings.Cut(block, "```")
+	return strings.Fields(strings.ReplaceAll(block, "{shop}", "{"+scope+"}"))
+}
+
+// work is what a role does, all of it. Of the fixture, which may everything, it has only the address.
+type work func(f *fixture, client *tier.Client) error
+
+var roles = map[string]work{
+	"writer":    writerWork,
+	"exclusive": exclusiveWork,
+	"reader":    readerWork,
+	"consumer":  consumerWork,
+	"operator":  operatorWork,
+}
+
+func writerWork(f *fixture, client *tier.Client) error {
+	for _, cfg := range []stream.WriterConfig{{Pack: 4096}, {}, {Producer: "importer"}} {
+		cfg.Address = f.address
+		w, err := stream.NewWriter(client, cfg)
+		if err != nil {
+			return err
+		}
+		if cfg.Producer != "" {
+			_, err = w.AppendAt(f.ctx, 1, messages(1))
+		} else {
+			_, err = w.AppendBatch(f.ctx, messages(4096)) // to the last sequence of a millisecond
+		}
+		if err != nil {
+			return err
+		}
+		if cfg.Pack > 0 {
+			f.do("XTRIM", f.log(), "MAXLEN", "0") // only the log knows its top now
+			if _, err = w.AppendBatch(f.ctx, messages(1)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func exclusiveWork(f *fixture, client *tier.Client) error {
+	lease, err := client.LeaseNode(f.ctx)
+	if err != nil {
+		return err
+	}
+	mint := lease.Mint()
+	for range 2 {
+		w, err := stream.NewWriter(client, stream.WriterConfig{Address: f.address, Exclusive: true, Mint: mint})
+		if err != nil {
+			return err
+		}
+		if _, err = w.AppendBatch(f.ctx, messages(3)); err != nil {
+			return err
+		}
+	}
+	f.do("XSETID", f.log(), "9999999999999-0") // another writer was there
+	w, err := stream.NewWriter(client, stream.WriterConfig{Address: f.address, Exclusive: true, Mint: mint})
+	if err != nil {
+		return err
+	}
+	if _, err = w.AppendBatch(f.ctx, messages(1)); errors.Is(err, stream.ErrNonMonotonic) {
+		return nil
+	}
+	return err
+}
+
+func readerWork(f *fixture, client *tier.Client) error {
+	id, err := f.writer(stream.WriterConfig{}).Append(f.ctx, codec.Message{Key: "k"})
+	require.NoError(f.t, err)
+	r, err := stream.NewReader(client, stream.ReaderConfig{Address: f.address})
+	if err != nil {
+		return err
+	}
+	if _, err := r.Get(f.ctx, id); err != nil {
+		return err
+	}
+	if _, err := r.Last(f.ctx, 3); err != nil {
+		return err
+	}
+	for _, err := range r.Since(f.ctx, time.Time{}) {
+		if err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, 200*time.Millisecond)
+	defer cancel()
+	for _, err := range r.Tail(ctx, codec.EntryID{}) {
+		if err != nil {
+			return err
+		}
+	}
+	foreign := f.addr()
+	foreign.Stream = "foreign" // not declared
+	f.do("XADD", foreign.LogKey(), "*", "a", "b")
+	r, err = stream.NewReader(client, stream.ReaderConfig{Address: foreign.String()})
+	if err != nil {
+		return err
+	}
+	_, err = r.Last(f.ctx, 1)
+	return err
+}
+
+func consumerWork(f *fixture, client *tier.Client) error {
+	f.append(f.writer(stream.WriterConfig{}), 10)
+	g, err := stream.NewGroup(client, stream.GroupConfig{Address: f.address, Name: "mailer", Start: stream.Head(), Lease: time.Second})
+	if err != nil {
+		return err
+	}
+	m, err := g.Join(f.ctx, "m")
+	if err != nil {
+		return err
+	}
+	other, err := g.Join(f.ctx, "other")
+	if err != nil {
+		return err
+	}
+	leased, err := m.Read(f.ctx, 4, 0)
+	if err != nil {
+		return err
+	}
+	ids := entriesOf(leased)
+	late, err := other.Read(f.ctx, 1, 0)
+	if err != nil {
+		return err
+	}
+	if err := other.Release(f.ctx, heldOf(late), 0); err != nil {
+		return err
+	}
+	steps := []func() error{
+		func() error { _, err := m.Sync(f.ctx); return err },
+		func() error { _, err := m.Renew(f.ctx, ids); return err },
+		func() error { _, err := m.Settle(f.ctx, ids[:1]); return err },
+		func() error { return m.Bury(f.ctx, heldOf(leased[1:2]), "test") },
+		func() error { return m.Release(f.ctx, heldOf(leased[2:3]), 0) },
+		func() error { _, err := m.TakeOver(f.ctx, 10); return err },
+		func() error { return m.Checkpoint(f.ctx) },
+		func() error {
+			f.do("HSET", f.addr().OwnersKey("mailer"), "dead", "1", "dead:beat", "1") // of long ago
+			return m.Retire(f.ctx)
+		},
+		func() error { _, err := m.Rebuild(f.ctx); return err },
+		func() error {
+			if _, err := m.Sync(f.ctx); err != nil {
+				return err
+			}
+			return m.Leave(f.ctx)
+		},
+	}
+	for _, step := range steps {
+		if err := step(); err != nil && !errors.Is(err, tier.ErrFenced) {
+			return err
+		}
+	}
+	return nil
+}
+
+func operatorWork(f *fixture, client *tier.Client) error {
+	f.append(f.writer(stream.WriterConfig{}), 10)
+	g, err := stream.NewGroup(client, stream.GroupConfig{Address: f.address, Name: "mailer", Start: stream.Head(), Lease: time.Second})
+	if err != nil {
+		return err
+	}
+	scope := f.addr().Scope
+	steps := []func() error{
+		func() error { return g.Create(f.ctx) },
+		func() error { return g.Create(f.ctx) }, // it exists
+		func() error { _, err := g.Reset(f.ctx, stream.Head()); return err },
+		func() error { _, err := stream.Groups(f.ctx, client, f.address); return err },
+		func() error {
+			for _, err := range stream.Streams(f.ctx, client, scope) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		func() error { _, err := client.Scopes(f.ctx); return err },
+		func() error { return stream.Check(f.ctx, client, scope) },
+		func() error { _, err := stream.PlanRemove(f.ctx, client, f.address); return err },
+		func() error { _, err := stream.Purge(f.ctx, client, f.address); return err },
+		func() error { return g.Delete(f.ctx) },
+		func() error { _, err := stream.Remove(f.ctx, client, f.address); return err },
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// TestRightsOnAClusterOrBySentinels: with what the document adds for them, the roles do their work there.
+func TestRightsOnAClusterOrBySentinels(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.ValkeyCluster, tiertest.RedisCluster} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := tiertest.Private(t, kind)
+			for role, do := range roles {
+				f := setUp(t, s)
+				user := tiertest.NewUser(t, []*tiertest.Server{s}, append(rules(t, role, f.addr().Scope), rules(t, "cluster", "")...)...)
+				client := tiertest.Dial(t, addressed(user.At(s)))
+				require.NoError(t, do(f, client), role)
+			}
+		})
+	}
+	t.Run("sentinels", func(t *testing.T) {
+		t.Parallel()
+		s := tiertest.NewSentinel(t, tiertest.Valkey)
+		f := setUp(t, s.Primary)
+		guest := tiertest.NewUser(t, s.Sentinels, rules(t, "sentinel", "")...)
+		for _, sentinel := range s.Sentinels {
+			sentinel.Command(t, "ACL", "SETUSER", "default", "off")
+		}
+		user := tiertest.NewUser(t, []*tiertest.Server{s.Primary}, append(rules(t, "writer", f.addr().Scope), "+role")...)
+		client := tiertest.Dial(t, addressed(user.At(addressed(guest.AtSentinel(s)))))
+		require.NoError(t, writerWork(f, client))
+	})
+}
+
+// addressed is a URL as a server that has it.
+type addressed string
+
+func (a addressed) URL() string { return string(a) }
+
+// TestRights (B149): each role does its work with exactly the rights that docs/security.md gives it. Without any one of
+// the commands, the call that needs it is refused for good and names it.
+func TestRights(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		for role, do := range roles {
+			t.Run(fmt.Sprint(role, ", ", kind), func(t *testing.T) {
+				t.Parallel()
+				s := tiertest.Private(t, kind)
+				without := func(right string) error {
+					f := setUp(t, s)
+					f.do("SCRIPT", "FLUSH")
+					f.do("HSET", tier.NodesKey, "x", "") // a registry with numbers
+					f.do("HDEL", tier.NodesKey, "x")
+					if right == "+set" {
+						f.do("DEL", tier.VersionKey)
+					}
+					has := slices.DeleteFunc(rules(t, role, f.addr().Scope), func(r string) bool { return strings.ReplaceAll(r, f.addr().Scope, "s") == right })
+					user := tiertest.NewUser(t, []*tiertest.Server{s}, has...)
+					client, err := tier.Dial(f.ctx, user.At(s), tier.Options{})
+					if err != nil {
+						return err
+					}
+					defer client.Close()
+					return do(f, client)
+				}
+				require.NoError(t, without(""))
+				var wrong []string // all at once: who changes a script sees what its roles need
+				for _, right := range rules(t, role, "s") {
+					command, isCommand := strings.CutPrefix(right, "+")
+					err := without(right)
+					var lacks *tier.PermissionError
+					switch {
+					case !errors.Is(err, tier.ErrPermission) || !errors.As(err, &lacks) || tier.OutcomeUnknown(err):
+						wrong = append(wrong, fmt.Sprintf("%s: %v", right, err))
+					case isCommand && lacks.Command != command && (kind == tiertest.Valkey || lacks.Command != ""): // Redis 7.0 does not name what a script runs
+						wrong = append(wrong, fmt.Sprintf("%s is called %q: %v", right, lacks.Command, err))
+					}
+				}
+				require.Empty(t, wrong)
+			})
+		}
+	}
+}

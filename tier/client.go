@@ -90,6 +90,10 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 	return c, nil
 }
 
+// refresh is how often a cluster or sentinels are asked who serves what, beside what they tell on their own: a message may
+// be lost, and a node that hangs tells nothing.
+const refresh = 5 * time.Second
+
 func (c *Client) connect(opt rueidis.ClientOption) error {
 	opt.ClientName = c.opts.ClientName
 	opt.ClientSetInfo = rueidis.DisableClientSetInfo
@@ -98,6 +102,7 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 	opt.PipelineMultiplex = -1
 	opt.AlwaysPipelining = true
 	opt.MaxFlushDelay = 20 * time.Microsecond
+	opt.ClusterOption.ShardsRefreshInterval = refresh
 	opt.Dialer.Timeout = c.opts.CallTimeout
 	opt.ConnWriteTimeout = c.opts.CallTimeout
 	opt.Dialer.KeepAlive = 10 * time.Second // the library's ping of an idle connection, too; its default is every second

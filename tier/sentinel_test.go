@@ -105,3 +105,23 @@ func text(t testing.TB, s *tiertest.Server, args ...string) string {
 	require.NoError(t, err)
 	return text
 }
+
+// TestGivenUpConnection: the client library gives up its connection to a primary that hangs, with the calls that wait on
+// it. They may have happened, and do not say that the client was closed, which would end their callers.
+func TestGivenUpConnection(t *testing.T) {
+	t.Parallel()
+	s := tiertest.NewSentinel(t, tiertest.Valkey)
+	c := tiertest.Dial(t, s)
+	s.WaitSynced(t)
+	require.NoError(t, s.Primary.Freeze())
+	ended := make(chan error, 1)
+	go func() { _, err := c.Do(t.Context(), "k", set(c, "k")); ended <- err }()
+	s.WaitOther(t, s.Primary)
+	err := <-ended
+	require.True(t, tier.OutcomeUnknown(err), "%v", err)
+	require.Equal(t, tier.BackOff, tier.Classify(err).Reaction, "%v", err)
+	tiertest.Eventually(t, soon, func() (bool, string) {
+		_, err := c.Do(t.Context(), "k", set(c, "k"))
+		return err == nil, fmt.Sprint(err)
+	})
+}

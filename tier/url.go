@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -85,14 +84,10 @@ func clientOption(raw string, base *tls.Config) (rueidis.ClientOption, error) {
 	opt.Sentinel = rueidis.SentinelOption{
 		MasterSet: params.Get("sentinel"),
 		Username:  params.Get("sentinel-user"), Password: params.Get("sentinel-password"),
-		TLSConfig: opt.TLSConfig, TopologyRefreshInterval: sentinelRefresh,
+		TLSConfig: opt.TLSConfig, TopologyRefreshInterval: refresh,
 	}
 	return opt, nil
 }
-
-// sentinelRefresh is how often sentinels are asked for the primary, beside what they tell: a message that is lost would
-// leave the client at the old one.
-const sentinelRefresh = 5 * time.Second
 
 // parameters are those of a URL without its scheme. Each may stand there once, and only where it has a meaning.
 func parameters(rest string, socket, secured bool) (url.Values, error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+
+	"github.com/redis/rueidis"
 )
 
 // Wire is the version of keys and messages that this package speaks. The EchoMQ of other languages with the same wire
@@ -71,9 +73,14 @@ func (f *fence) claimed(t *talk) (string, error) {
 
 // reclaimFence is check on a connection that has passed it, whose server may have been emptied since.
 func (c *Client) reclaimFence(ctx context.Context) error {
-	m, err := c.Do(ctx, VersionKey, c.B().Set().Key(VersionKey).Value(Wire).Nx().Get().Build())
+	get := func() (rueidis.RedisMessage, error) {
+		return c.Do(ctx, VersionKey, c.B().Get().Key(VersionKey).Build())
+	}
+	m, err := get()
 	if isNil(err) {
-		return nil
+		if _, err = c.Do(ctx, VersionKey, c.B().Set().Key(VersionKey).Value(Wire).Nx().Build()); err == nil || isNil(err) {
+			m, err = get()
+		}
 	}
 	if err != nil {
 		return err

@@ -55,6 +55,11 @@ func writerWork(f *fixture, client *tier.Client) error {
 		if err != nil {
 			return err
 		}
+		if cfg.Pack == 0 && cfg.Producer == "" {
+			if _, _, err = w.AppendOnce(f.ctx, "once", time.Minute, codec.Message{}); err != nil {
+				return err
+			}
+		}
 		if cfg.Pack > 0 {
 			f.do("XTRIM", f.log(), "MAXLEN", "0") // only the log knows its top now
 			if _, err = w.AppendBatch(f.ctx, messages(1)); err != nil {

@@ -79,11 +79,14 @@ func (r *run) repeat(wait context.Context, name string, f, resync func() error) 
 
 // worthWaiting notes a failed call, and ends the run if it is one that waiting does not help.
 func (r *run) worthWaiting(name string, err error) bool {
+	cutOff := r.calls.Err() != nil // by the end of the stop, which is not why earlier ones failed
 	r.failure.Lock()
-	r.failure.last = err
+	if !cutOff || r.failure.last == nil {
+		r.failure.last = err
+	}
 	r.failure.Unlock()
-	if r.calls.Err() != nil {
-		return false // the call was cut off by the end of the stop
+	if cutOff {
+		return false
 	}
 	r.metrics.callFails.WithLabelValues(name).Inc()
 	if reactionTo(err) == giveUp {

@@ -167,7 +167,7 @@ func TestExecFails(t *testing.T) {
 	r := p.ok("consume", addr, "--group", "g", "--count", "3", "--exec",
 		`sh -c 'f="$HOME/$PIPELINE_MESSAGE_ID"; test -e "$f" && exit 0; touch "$f"; echo no >&2; exit 7'`)
 	require.Contains(t, r.errOut, "no\n")
-	require.Regexp(t, `pipeline: warning: the command failed, the message comes again \(entry \d+-\d, attempt 1\): NUM\w{11}: \S*/sh: exit status 7\n`, r.errOut)
+	require.Regexp(t, `pipeline: warning: the command failed, the message comes again \(entry \d+-\d+, attempt 1\): NUM\w{11}: \S*/sh: exit status 7\n`, r.errOut)
 	require.Contains(t, p.ok("groups", addr).out, `"lag":0,"lag_exact":true,"pending":0,`)
 
 	r = p.run("consume", addr, "--group", "h", "--wait", "50ms", "--exec", "false")

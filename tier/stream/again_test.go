@@ -21,7 +21,13 @@ func TestIDsOfANewLog(t *testing.T) {
 			for _, cfg := range []stream.WriterConfig{plain, packed} {
 				for range 2 {
 					w := f.writer(cfg) // who knows of no id that was given
-					id, err := w.Append(f.ctx, codec.Message{Key: fmt.Sprint(i)})
+					var id codec.ID
+					var err error
+					if i%4 == 3 {
+						id, _, err = w.AppendOnce(f.ctx, tiertest.Scope(t), stream.MinWindow, codec.Message{})
+					} else {
+						id, err = w.Append(f.ctx, codec.Message{Key: fmt.Sprint(i)})
+					}
 					require.NoError(t, err)
 					require.False(t, given[id], "%s was given again", id)
 					given[id] = true

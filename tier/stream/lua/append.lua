@@ -1,8 +1,8 @@
 #!lua
 -- Appends messages, one entry each, with ids that the server mints: producer at last -> producer at number.
 -- The first entry takes '*', the others follow it; after sequence 4095 the next millisecond begins. So the ids follow
--- from (first id, count), with the top ahead of the clock too. A new log begins 2 ms ahead: one that was deleted in this
--- moment may have given ids up to here.
+-- from (first id, count), with the top ahead of the clock too. A new log begins 2 ms ahead, and at 4 sequences
+-- a microsecond, faster than ids are given: one that was deleted in this moment may have given ids up to here.
 -- KEYS[1] log       STREAM
 -- KEYS[2] producer  STRING  'number first count size;' for the last 8 calls, newest first; size: messages an entry
 -- KEYS[3] scope     HASH
@@ -76,14 +76,15 @@ local function undo() -- as if it had not been added: readers count what was
   call('XDEL', log, first)
   call('XSETID', log, first, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
 end
-local begin = ms -- the millisecond of the first id
+local begin, begin_seq = ms, 0 -- of the first id, if it is another one
 local given_ms, given_seq = parse(above)
 if ms < given_ms or (ms == given_ms and seq <= given_seq) then
   begin = given_ms + 1 -- the log lost what it gave this writer
 elseif seq > 4095 then
   begin = ms + 1 -- a foreign writer ran on in this millisecond
 elseif call('XLEN', log) == 1 and counters() == 1 then
-  begin = ms + 2 -- a new log: one that was deleted just now may have given ids up to here
+  local t = call('TIME') -- a new log
+  begin, begin_seq = t[1] * 1000 + math.floor(t[2] / 1000) + 2, t[2] % 1000 * 4
 end
 if ms < 1704067200000 or begin + 2 > last_ms then
   undo()
@@ -91,8 +92,8 @@ if ms < 1704067200000 or begin + 2 > last_ms then
 end
 if begin > ms then
   undo()
-  ms, seq = begin, 0
-  first = call('XADD', log, string.format('%.0f-0', ms), 'm', ARGV[first_message])
+  ms, seq = begin, begin_seq
+  first = call('XADD', log, string.format('%.0f-%d', ms, seq), 'm', ARGV[first_message])
 end
 local at = string.format('%.0f-*', ms)
 for i = first_message + 1, #ARGV do

@@ -59,13 +59,13 @@ local function counters()
   end
   return added, deleted
 end
-local begin = ms
+local begin, begin_seq = ms, 0
 if ms < given_ms or (ms == given_ms and seq <= given_seq) then
   begin = given_ms + 1 -- the log lost what it gave this writer
 elseif seq > 4095 then
   begin = ms + 1 -- a foreign writer ran on in this millisecond
 elseif call('XLEN', log) == 1 and counters() == 1 then
-  begin = ms + 2 -- a new log: one that was deleted just now may have given ids up to here
+  begin, begin_seq = now + 2, t[2] % 1000 * 4 -- a new log, as append.lua has it
 end
 local legal = ms >= 1704067200000 and begin + 1 < last_ms
 if begin > ms or not legal then -- as if it had not been added: readers count what was
@@ -73,8 +73,8 @@ if begin > ms or not legal then -- as if it had not been added: readers count wh
   call('XDEL', log, id)
   call('XSETID', log, id, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
   if not legal then return {'range', '', 0, 0} end
-  ms, seq = begin, 0
-  id = call('XADD', log, string.format('%.0f-0', ms), 'm', message)
+  ms, seq = begin, begin_seq
+  id = call('XADD', log, string.format('%.0f-%d', ms, seq), 'm', message)
 end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 call('SET', seen, string.format('%s %s %.0f', id, token, now + window), 'PX', string.format('%.0f', window + keep))

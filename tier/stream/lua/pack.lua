@@ -67,7 +67,7 @@ local function generated() -- the top is an entry that is gone: only XINFO, whic
       if info[i] == 'last-generated-id' then id = info[i + 1] end
     end
   end
-  if id == '0-0' then ms, seq = ms + 2, -1 end -- a new log: one that was deleted just now may have given ids up to here
+  if id == '0-0' then ms, seq = ms + 2, t[2] % 1000 * 4 - 1 end -- a new log, as append.lua has it
   pass(id)
 end
 pass(above) -- which the log may have lost

@@ -59,22 +59,6 @@ func TestConfig(t *testing.T) {
 	require.ErrorIs(t, err, consumer.ErrConfig)
 }
 
-// B8: a lease below a floor is refused.
-func TestLeaseBelowTheFloor(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
-	s.lease = 400 * time.Millisecond
-	c, err := consumer.New(s.source(), nothing, consumer.Config{})
-	require.NoError(t, err)
-	require.ErrorIs(t, c.Run(t.Context()), consumer.ErrLeaseTooShort)
-	require.Zero(t, s.info().Consumers, "nothing is left of it")
-	select {
-	case <-c.Ready():
-		require.Fail(t, "it was never ready")
-	default:
-	}
-}
-
 func TestRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))

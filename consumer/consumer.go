@@ -2,17 +2,12 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/echomq/pipeline/tier"
 )
-
-// minLease is the shortest lease that leaves room for three renewals and a pause of the process between them.
-const minLease = 500 * time.Millisecond
 
 // Consumer gives the messages of one source to a handler. It is used once.
 type Consumer struct {
@@ -46,7 +41,7 @@ func (c *Consumer) Ready() <-chan struct{} { return c.ready }
 // made again. What does not get better by waiting ends Run in the same orderly way: a missing right, a key of a wrong
 // type, a stream or a group that was deleted by its verb.
 //
-// Errors, possibly joined: what Join answered last; ErrRan; ErrLeaseTooShort; a *tier.Error that is not worth waiting for;
+// Errors, possibly joined: what Join answered last; ErrRan; a *tier.Error that is not worth waiting for;
 // *StuckError; *UnsettledError.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.ran.CompareAndSwap(false, true) {
@@ -55,9 +50,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 	member, err := c.join(ctx)
 	if err != nil {
 		return fmt.Errorf("consumer: join: %w", err)
-	}
-	if lease := member.Lease(); lease < minLease {
-		return errors.Join(fmt.Errorf("%w (it is %s)", ErrLeaseTooShort, lease), member.Leave(ctx))
 	}
 	close(c.ready)
 	return newRun(c, ctx, member).untilStopped(ctx)

@@ -21,8 +21,6 @@ var (
 	ErrRan = errors.New("consumer: Run was called before: make a new Consumer")
 	// ErrConfig is matched by every refusal of New.
 	ErrConfig = errors.New("consumer: bad config")
-	// ErrLeaseTooShort is returned by Run for a group with a lease so short that a pause of the process would lose it.
-	ErrLeaseTooShort = errors.New("consumer: the group's lease is below " + minLease.String() + ": delete the group and create it with a longer one")
 )
 
 // errGoexit is the failure of a handler that ended its goroutine, as testing.T.FailNow does.

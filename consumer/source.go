@@ -24,7 +24,7 @@ type Origin struct{ Scope, Stream, Group string }
 // They are called by several goroutines.
 type Member interface {
 	Name() string
-	Lease() time.Duration
+	Lease() time.Duration // not shorter than stream.MinLease
 
 	// Read returns up to n new entries, waiting for the first up to wait. A wait that has begun is not cut short.
 	Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error)

@@ -228,7 +228,7 @@ func (c *check) terms(key string, row map[string]string) {
 	}
 	lease, ok := row[tier.LeaseField] // of another program's group that was reset, there is none
 	if ms, err := strconv.ParseInt(lease, 10, 64); ok && (err != nil || ms < MinLease.Milliseconds()) {
-		c.broken(key, "has the lease %.32q, not milliseconds", lease)
+		c.broken(key, "has the lease %.32q, not milliseconds from %d on", lease, MinLease.Milliseconds())
 	}
 	if _, err := codec.ParseEntryID(row[tier.StartField]); err != nil {
 		c.broken(key, "starts at %.64q, which is no address", row[tier.StartField])

@@ -11,10 +11,10 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// Bounds of a group's lease.
+// Bounds of a group's lease. The shortest leaves room for three renewals and a pause of the process between them.
 const (
 	DefaultLease = 30 * time.Second
-	MinLease     = 100 * time.Millisecond
+	MinLease     = 500 * time.Millisecond
 )
 
 // GroupConfig names a group and says where it begins. Address, Name and Start are needed.
@@ -27,7 +27,7 @@ type GroupConfig struct {
 	// default, since either would surprise somebody. A group that exists keeps its place.
 	Start Start
 	// Lease is how long a member may be silent before others take over what it holds. Default 30 s; of a group that
-	// exists, its own, and another is refused. Short, a pause of the process costs repeats; long, what a crashed process
+	// exists, its own, and another is refused. At least 500 ms. Short, a pause of the process costs repeats; long, what a crashed process
 	// held waits.
 	Lease time.Duration
 }
@@ -130,6 +130,9 @@ func (g *Group) create(ctx context.Context, lost bool) (made, error) {
 	}
 	after, _ := codec.ParseEntryID(reply[3]) // empty when the group was there
 	is := made{code: reply[0], lease: time.Duration(ms) * time.Millisecond, start: start, after: after}
+	if is.lease < MinLease {
+		return made{}, fmt.Errorf("stream: group %s: its lease of %s is below %s: delete the group, and create it with a longer one", g.cfg.Name, is.lease, MinLease)
+	}
 	if g.cfg.Lease != 0 && is.lease != g.cfg.Lease {
 		return made{}, &LeaseDiffersError{Group: g.cfg.Name, Have: is.lease, Ask: g.cfg.Lease}
 	}

@@ -165,7 +165,7 @@ func TestGroupConfig(t *testing.T) {
 		{"no name", stream.GroupConfig{Address: "s/a", Start: stream.Head()}, tier.ErrName},
 		{"colon", stream.GroupConfig{Address: "s/a", Name: "g:owners", Start: stream.Head()}, tier.ErrName}, // B89
 		{"address", stream.GroupConfig{Address: "s", Name: "g", Start: stream.Head()}, tier.ErrName},
-		{"lease too short", stream.GroupConfig{Address: "s/a", Name: "g", Start: stream.Head(), Lease: stream.MinLease - 1}, stream.ErrBadCall}, // B8
+		{"lease too short", stream.GroupConfig{Address: "s/a", Name: "g", Start: stream.Head(), Lease: stream.MinLease - 1}, stream.ErrBadCall},
 		{"negative lease", stream.GroupConfig{Address: "s/a", Name: "g", Start: stream.Head(), Lease: -1}, stream.ErrBadCall},
 		{"shortest lease", stream.GroupConfig{Address: "s/a", Name: "g", Start: stream.Head(), Lease: stream.MinLease}, nil},
 	}
@@ -182,10 +182,24 @@ func TestGroupConfig(t *testing.T) {
 	_, err = f.group("g", stream.Head(), 0).Join(f.ctx, "a:b")
 	require.ErrorIs(t, err, tier.ErrName)
 
-	odd := 150*time.Millisecond + 700*time.Microsecond
+	odd := 550*time.Millisecond + 700*time.Microsecond
 	for range 2 {
 		require.NoError(t, f.group("odd", stream.Head(), odd).Create(f.ctx))
 	}
+}
+
+// TestLeaseBelowTheFloor (B8): a lease so short that two would take the same message is refused, that of a group which
+// another made, too.
+func TestLeaseBelowTheFloor(t *testing.T) {
+	t.Parallel()
+	f := setUpUnaudited(t, tiertest.Private(t, tiertest.Valkey))
+	_, err := stream.NewGroup(f.client, stream.GroupConfig{Address: f.address, Name: "g", Start: stream.Head(), Lease: stream.MinLease - 1})
+	require.ErrorIs(t, err, stream.ErrBadCall)
+	g := f.group("g", stream.Head(), 0)
+	require.NoError(t, g.Create(f.ctx))
+	f.do("HSET", f.addr().GroupKey("g"), tier.LeaseField, "499")
+	_, err = g.Join(f.ctx, "m")
+	require.ErrorContains(t, err, "its lease of 499ms is below 500ms")
 }
 
 // TestGroupReset: the group goes back, what was pending is forgotten and counted, and its members go on after being

@@ -99,22 +99,17 @@ func (c *Client) ScopeOfNode(ctx context.Context, number int) (string, error) {
 
 // Scopes lists the deployment's scopes, sorted by name.
 func (c *Client) Scopes(ctx context.Context) ([]string, error) {
-	m, err := c.Do(ctx, NodesKey, c.B().Hkeys().Key(NodesKey).Build())
+	var scopes []string
+	err := c.ScanHash(ctx, NodesKey, func(field, _ string) {
+		if scope, ok := strings.CutPrefix(field, ScopeNumberField("")); ok {
+			scopes = append(scopes, scope)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	fields, err := m.AsStrSlice()
-	if err != nil {
-		return nil, Wrap("HKEYS", NodesKey, err)
-	}
-	var scopes []string
-	for _, f := range fields {
-		if scope, ok := strings.CutPrefix(f, ScopeNumberField("")); ok {
-			scopes = append(scopes, scope)
-		}
-	}
 	slices.Sort(scopes)
-	return scopes, nil
+	return slices.Compact(scopes), nil
 }
 
 func (c *Client) number(ctx context.Context, key, field string) (int, error) {

@@ -44,3 +44,24 @@ func (c *Client) KeysBelow(ctx context.Context, key string) ([]string, error) {
 		}
 	}
 }
+
+// ScanHash goes through a hash of any size by pages. A field may come twice when the hash is changed meanwhile.
+func (c *Client) ScanHash(ctx context.Context, key string, row func(field, value string)) error {
+	var cursor uint64
+	for {
+		m, err := c.Do(ctx, key, c.B().Hscan().Key(key).Cursor(cursor).Count(1000).Build())
+		if err != nil {
+			return err
+		}
+		page, err := m.AsScanEntry()
+		if err != nil {
+			return Wrap("HSCAN", key, err)
+		}
+		for i := 0; i+1 < len(page.Elements); i += 2 {
+			row(page.Elements[i], page.Elements[i+1])
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return nil
+		}
+	}
+}

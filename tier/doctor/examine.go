@@ -98,13 +98,9 @@ func (e *examination) wire(ctx context.Context) error {
 }
 
 func (e *examination) registry(ctx context.Context) error {
-	m, err := e.client.Do(ctx, tier.NodesKey, e.client.B().Hgetall().Key(tier.NodesKey).Build())
-	if err != nil {
+	row := map[string]string{}
+	if err := e.client.ScanHash(ctx, tier.NodesKey, func(field, value string) { row[field] = value }); err != nil {
 		return err
-	}
-	row, err := m.AsStrMap()
-	if err != nil {
-		return tier.Wrap("HGETALL", tier.NodesKey, err)
 	}
 	e.facts.Registry = Registry{Scopes: map[string]string{}, Holders: map[string]string{}}
 	r := &e.facts.Registry

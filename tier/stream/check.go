@@ -61,7 +61,7 @@ const maxFindings = 1000
 // hashRow reads a whole hash, by pages.
 func hashRow(ctx context.Context, client *tier.Client, key string) (map[string]string, error) {
 	row := map[string]string{}
-	err := scanHash(ctx, client, key, func(field, value string) { row[field] = value })
+	err := client.ScanHash(ctx, key, func(field, value string) { row[field] = value })
 	return row, err
 }
 

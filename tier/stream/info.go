@@ -74,34 +74,13 @@ func streamRows(ctx context.Context, client *tier.Client, scope string) ([]strea
 		return nil, err
 	}
 	var rows []streamRow
-	err := scanHash(ctx, client, tier.ScopeKey(scope), func(field, value string) {
+	err := client.ScanHash(ctx, tier.ScopeKey(scope), func(field, value string) {
 		if name, ok := tier.StreamOfField(field); ok && tier.CheckName("stream", name) == nil {
 			rows = append(rows, streamRow{name, value})
 		}
 	})
 	slices.SortFunc(rows, func(a, b streamRow) int { return cmp.Compare(a.stream, b.stream) })
 	return slices.CompactFunc(rows, func(a, b streamRow) bool { return a.stream == b.stream }), err
-}
-
-// scanHash goes through a hash of any size by pages. A field may come twice when the hash is changed meanwhile.
-func scanHash(ctx context.Context, client *tier.Client, key string, row func(field, value string)) error {
-	var cursor uint64
-	for {
-		m, err := client.Do(ctx, key, client.B().Hscan().Key(key).Cursor(cursor).Count(1000).Build())
-		if err != nil {
-			return err
-		}
-		page, err := m.AsScanEntry()
-		if err != nil {
-			return tier.Wrap("HSCAN", key, err)
-		}
-		for i := 0; i+1 < len(page.Elements); i += 2 {
-			row(page.Elements[i], page.Elements[i+1])
-		}
-		if cursor = page.Cursor; cursor == 0 {
-			return nil
-		}
-	}
 }
 
 // describe fills in what the server says of logs. A declared stream without a key is empty.

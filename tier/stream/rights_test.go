@@ -197,7 +197,7 @@ func operatorWork(f *fixture, client *tier.Client) error {
 		func() error { return g.Create(f.ctx) },
 		func() error { return g.Create(f.ctx) }, // it exists
 		func() error { _, err := g.Reset(f.ctx, stream.Head()); return err },
-		func() error { _, err := stream.Groups(f.ctx, client, f.address); return err },
+		func() error { _, err := stream.GroupDetails(f.ctx, client, f.address); return err },
 		func() error {
 			for _, err := range stream.Streams(f.ctx, client, scope) {
 				if err != nil {

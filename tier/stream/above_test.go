@@ -38,7 +38,7 @@ func TestIDsNeverStepBack(t *testing.T) {
 						w := f.writer(stream.WriterConfig{Pack: pack})
 						given := f.append(w, 2)
 						f.do("XSETID", f.log(), fmt.Sprintf("%d-4090", f.now().Add(time.Hour).UnixMilli()))
-						for range 3 {
+						for range 2 {
 							given = append(given, f.append(w, 5)...)
 							loss.lose(f)
 							before := len(f.existing())

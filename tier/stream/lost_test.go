@@ -52,7 +52,7 @@ func TestLostReply(t *testing.T) {
 						requireSame(t, want, idsOf(got))
 					})
 				}
-				for lost := 1; lost <= 8; lost++ {
+				for _, lost := range []int{1, 2, 5, 8} {
 					t.Run(fmt.Sprintf("%s, pack %d, %s %d of 8 in flight lost", kind, pack, fault.name, lost), func(t *testing.T) {
 						t.Parallel()
 						f, proxy := setUpProxied(t, tiertest.Shared(t, kind))

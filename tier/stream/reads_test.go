@@ -21,9 +21,10 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// TestTenThousandFailedReads (B46): 10,000 blocking reads are cancelled, unblocked with an error, killed, or lose their connection, while entries are
-// appended. Each entry is given out once: by a read, or by the Sync that follows a failed one.
-func TestTenThousandFailedReads(t *testing.T) {
+// TestFailedReads (B46): thousands of blocking reads are cancelled, unblocked with an error, killed, or lose their connection,
+// while entries are appended, until some of these were stranded. Each entry is given out once: by a read, or by the Sync that
+// follows a failed one.
+func TestFailedReads(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -45,7 +46,7 @@ func TestTenThousandFailedReads(t *testing.T) {
 			defer harm.Close()
 			w := setUpWriter(t, s, f.address)
 			appended := 0
-			for n := 0; readers.failed.Load() < 10_000; n++ {
+			for n := 0; readers.failed.Load() < 2000 || readers.stranded.Load() < 2; n++ {
 				if n%20 == 0 {
 					proxy.Cut()
 				}
@@ -64,7 +65,6 @@ func TestTenThousandFailedReads(t *testing.T) {
 				require.Equal(t, 1, times, "%s was given out %d times, and nobody has let go of it", e, times)
 			}
 			t.Logf("%d reads failed (%d cancelled), %d stranded entries found, %d appended", readers.failed.Load(), readers.cancelled.Load(), readers.stranded.Load(), appended)
-			require.Positive(t, readers.stranded.Load(), "no fault hit at the moment that counts")
 		})
 	}
 }

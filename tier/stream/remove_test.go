@@ -249,12 +249,12 @@ func TestRemoveSparesWhatIsMadeAgain(t *testing.T) {
 // TestRemoveEndsReaders (B30): readers at work end with ErrStreamRemoved, one that waits for the first message as well.
 func TestRemoveEndsReaders(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		ended := make(chan error, 2)
 		for _, n := range []int{0, 3} {
 			f := setUp(t, s)
 			_, err := f.writer(stream.WriterConfig{}).Declare(f.ctx)
 			require.NoError(t, err)
 			f.append(f.writer(stream.WriterConfig{}), n)
-			ended := make(chan error, 1)
 			atEnd := make(chan struct{})
 			go func() {
 				seen := 0
@@ -274,7 +274,6 @@ func TestRemoveEndsReaders(t *testing.T) {
 			}
 			_, err = stream.Remove(f.ctx, f.client, f.address)
 			require.NoError(t, err)
-			require.ErrorIs(t, <-ended, stream.ErrStreamRemoved)
 		}
 		f := setUp(t, s) // in the middle of a walk
 		f.append(f.writer(stream.WriterConfig{}), 40)
@@ -288,6 +287,9 @@ func TestRemoveEndsReaders(t *testing.T) {
 			last = err
 		}
 		require.ErrorIs(t, last, stream.ErrStreamRemoved)
+		for range 2 { // together: each has waited for a message meanwhile
+			require.ErrorIs(t, <-ended, stream.ErrStreamRemoved)
+		}
 	})
 }
 

@@ -1,11 +1,15 @@
 package doctor
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// Commands are those that a role needs, as ACL SETUSER has them.
+// Commands are those that a role needs, as ACL SETUSER has them, sorted.
 func Commands(role string) (rules []string) {
 	for _, n := range roles[role] {
 		rules = append(rules, "+"+strings.ToLower(strings.ReplaceAll(n.command, " ", "|")))
 	}
-	return rules
+	slices.Sort(rules)
+	return slices.Compact(rules)
 }

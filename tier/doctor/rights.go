@@ -44,7 +44,8 @@ func runs(keys ...string) (needs []need) {
 
 var clock = need{command: "TIME", words: func(string) []string { return []string{"TIME"} }}
 
-// roles are what each role needs in a scope. A test runs each role with these commands and no others.
+// roles are what each role needs in a scope, command by key: docs/security.md says the same without telling which command is
+// for which key. A test compares them.
 var roles = map[string][]need{
 	"writer": append(
 		runs("nodes", "scope", "log", "pid", "seen"), clock,

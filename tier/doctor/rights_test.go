@@ -1,16 +1,15 @@
 package doctor_test
 
 import (
-	"errors"
+	"os"
+	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/doctor"
-	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
@@ -64,107 +63,32 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestRolesNeedNoMore: with the commands that the table has for a role, and no others, it does all that it does.
-func TestRolesNeedNoMore(t *testing.T) {
-	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
-		for role, play := range map[string]func(*fixture) error{"writer": writes, "reader": reads, "consumer": consumes} {
-			t.Run(string(kind)+" "+role, func(t *testing.T) {
-				t.Parallel()
-				f := setUp(t, kind)
-				u := tiertest.NewUser(t, []*tiertest.Server{f.server}, append(doctor.Commands(role), "~emq:*", "~{emq}:*", "+hello", "+ping")...)
-				f.client = tiertest.Dial(t, userURL(u.At(f.server)))
-				require.NoError(t, play(f))
-				for _, finding := range coded(f.examine(doctor.Options{Scopes: []string{"shop"}}), "rights") {
-					_, lacks := cutRole(finding.What, role)
-					require.False(t, lacks, finding.What)
-				}
-			})
-		}
-	}
-}
+// TestRolesAreTheDocuments: the commands of each role are those of docs/security.md, which a test holds to what the roles do; and
+// a user with just its lines lacks nothing.
+func TestRolesAreTheDocuments(t *testing.T) {
+	text, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	names := strings.NewReplacer(":orders", ":x", ":mailer", ":x") // those of the table
+	for _, role := range []string{"writer", "reader", "consumer"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			_, block, found := strings.Cut(string(text), "\n```acl "+role+"\n")
+			require.True(t, found)
+			block, _, _ = strings.Cut(block, "```")
+			rules := strings.Fields(names.Replace(block))
+			commands := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule[0] != '+' })
+			slices.Sort(commands)
+			require.Equal(t, commands, doctor.Commands(role))
 
-func writes(f *fixture) error {
-	for _, cfg := range []stream.WriterConfig{{}, {Pack: 2}} {
-		cfg.Address = "fresh/new"
-		w, err := stream.NewWriter(f.client, cfg)
-		if err != nil {
-			return err
-		}
-		if _, err := w.AppendBatch(f.ctx, make([]codec.Message, 4)); err != nil {
-			return err
-		}
+			f := setUp(t, tiertest.Valkey)
+			u := tiertest.NewUser(t, []*tiertest.Server{f.server}, rules...)
+			f.client = tiertest.Dial(t, userURL(u.At(f.server)))
+			for _, finding := range coded(f.examine(doctor.Options{Scopes: []string{"shop"}}), "rights") {
+				_, lacks := cutRole(finding.What, role)
+				require.False(t, lacks, finding.What)
+			}
+		})
 	}
-	once, err := stream.NewWriter(f.client, stream.WriterConfig{Address: "fresh/new"})
-	if err != nil {
-		return err
-	}
-	if _, _, err := once.AppendOnce(f.ctx, "k", time.Minute, codec.Message{}); err != nil {
-		return err
-	}
-	w, err := stream.NewWriter(f.client, stream.WriterConfig{Address: "fresh/new", Producer: "p"})
-	if err != nil {
-		return err
-	}
-	_, err = w.AppendAt(f.ctx, 1, make([]codec.Message, 2))
-	return err
-}
-
-func reads(f *fixture) error {
-	r, err := stream.NewReader(f.client, stream.ReaderConfig{Address: orders.String()})
-	if err != nil {
-		return err
-	}
-	last, err := r.Last(f.ctx, 1)
-	if err != nil {
-		return err
-	}
-	if _, err := r.Get(f.ctx, last[0].ID); err != nil {
-		return err
-	}
-	for _, err := range r.Range(f.ctx, last[0].Addr.Prev(), codec.MaxEntryID) {
-		if err != nil {
-			return err
-		}
-	}
-	seen := 0
-	for _, err := range r.Tail(f.ctx, codec.EntryID{}) {
-		if err != nil {
-			return err
-		}
-		if seen++; seen == 3 {
-			f.do("XADD", orders.LogKey(), "*", "payload", "x")
-		}
-		if seen == 4 {
-			break
-		}
-	}
-	return nil
-}
-
-func consumes(f *fixture) error {
-	g, err := stream.NewGroup(f.client, stream.GroupConfig{Address: orders.String(), Name: "other", Start: stream.Head()})
-	if err != nil {
-		return err
-	}
-	m, err := g.Join(f.ctx, "m")
-	if err != nil {
-		return err
-	}
-	leased, err := m.Read(f.ctx, 3, 0)
-	if err != nil {
-		return err
-	}
-	held := []tier.Held{{Entry: leased[0].Entry}}
-	_, errRenew := m.Renew(f.ctx, []codec.EntryID{leased[0].Entry})
-	errs := []error{errRenew, m.Release(f.ctx, held, 0)}
-	f.do("HSET", orders.OwnersKey("other"), "lost", "1", "lost:beat", "1")
-	f.do("XCLAIM", orders.LogKey(), "other", "lost", "0", leased[1].Entry.String(), "IDLE", "1000000")
-	_, errTake := m.TakeOver(f.ctx, 10)
-	_, errSettle := m.Settle(f.ctx, []codec.EntryID{leased[0].Entry, leased[1].Entry})
-	errs = append(errs, errTake, errSettle, m.Bury(f.ctx, []tier.Held{{Entry: leased[2].Entry}}, "x"), m.Checkpoint(f.ctx), m.Retire(f.ctx), m.Leave(f.ctx))
-	f.do("XGROUP", "DESTROY", orders.LogKey(), "other")
-	_, errRebuild := m.Rebuild(f.ctx)
-	return errors.Join(append(errs, errRebuild)...)
 }
 
 // TestLeastRights: a user that may hardly do anything gets an answer that says what could not be examined.

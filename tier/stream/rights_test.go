@@ -114,14 +114,21 @@ func readerWork(f *fixture, client *tier.Client) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, 200*time.Millisecond)
-	defer cancel()
-	for _, err := range r.Tail(ctx, codec.EntryID{}) {
-		if err != nil {
-			return err
+	foreign := f.addr()
+	foreign.Stream = "none"
+	none, err := stream.NewReader(client, stream.ReaderConfig{Address: foreign.String()})
+	if err != nil {
+		return err
+	}
+	for _, r := range []*stream.Reader{r, none} {
+		ctx, cancel := context.WithTimeout(f.ctx, 200*time.Millisecond)
+		defer cancel()
+		for _, err := range r.Tail(ctx, codec.EntryID{}) {
+			if err != nil {
+				return err
+			}
 		}
 	}
-	foreign := f.addr()
 	foreign.Stream = "foreign" // not declared
 	f.do("XADD", foreign.LogKey(), "*", "a", "b")
 	r, err = stream.NewReader(client, stream.ReaderConfig{Address: foreign.String()})

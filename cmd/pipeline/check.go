@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -42,7 +40,7 @@ func (a *app) check(ctx context.Context, client *tier.Client, scope string) erro
 		a.note("scope %s: everything holds", scope)
 		return nil
 	}
-	findings := findingsOf(err)
+	findings := stream.Findings(err)
 	if len(findings) == 0 {
 		return err
 	}
@@ -62,30 +60,9 @@ func (a *app) mustExist(ctx context.Context, client *tier.Client, scope string) 
 	return err
 }
 
-// findingsOf takes an error of Check apart; it is empty when the error is another.
-func findingsOf(err error) []*stream.Finding {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		var f *stream.Finding
-		if errors.As(err, &f) {
-			return []*stream.Finding{f}
-		}
-		return nil
-	}
-	var all []*stream.Finding
-	for _, e := range joined.Unwrap() {
-		all = append(all, findingsOf(e)...)
-	}
-	return all
-}
-
 func (a *app) printFinding(f *stream.Finding) error {
 	if !a.json() {
 		return a.print(show.Printable(f.Error()) + "\n")
 	}
-	line, err := json.Marshal(map[string]string{"key": f.Key, "broken": f.Broken})
-	if err != nil {
-		return err
-	}
-	return a.print(string(line) + "\n")
+	return a.printObject(map[string]string{"key": f.Key, "broken": f.Broken})
 }

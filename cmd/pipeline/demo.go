@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -42,19 +41,11 @@ Data: ` + demo.Credit + `.`,
 			}
 			result, err := demo.Run(ctx, cfg)
 			if result != nil && a.output == "json" {
-				err = errors.Join(err, a.printDemo(result))
+				err = errors.Join(err, a.printObject(result))
 			}
 			return err
 		},
 	}
-}
-
-func (a *app) printDemo(r *demo.Result) error {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return a.print(string(line) + "\n")
 }
 
 func demoWorkerCommand(a *app) *cobra.Command {

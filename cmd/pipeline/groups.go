@@ -66,7 +66,15 @@ func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address
 		return nil
 	}
 	a.done = len(list)
-	if err := printList(a, list, a.groupsTable, func(g stream.GroupDetail) any { return groupJSON(&g, consumers) }); err != nil || !consumers || a.json() {
+	if a.json() {
+		for i := range list {
+			if err := a.printObject(groupJSON(&list[i], consumers)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := a.print(show.Table(a.groupsTable(list))); err != nil || !consumers {
 		return err
 	}
 	if !slices.ContainsFunc(list, func(g stream.GroupDetail) bool { return len(g.Who) > 0 }) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -259,7 +258,7 @@ func (p *production) report(err error) error {
 }
 
 func (p *production) reportJSON(took time.Duration) error {
-	line, err := json.Marshal(struct {
+	return p.app.printObject(struct {
 		Written    int      `json:"written"`
 		Refused    int      `json:"refused"`
 		Unknown    int      `json:"unknown"`
@@ -268,10 +267,6 @@ func (p *production) reportJSON(took time.Duration) error {
 		Last       codec.ID `json:"last"`
 		Seconds    float64  `json:"seconds"`
 	}{p.written, p.refused, p.unknown, p.duplicates, p.first, p.last, took.Seconds()})
-	if err != nil {
-		return err
-	}
-	return p.app.print(string(line) + "\n")
 }
 
 // pacer keeps to a rate.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -105,11 +104,7 @@ func (s *server) announce(ctx context.Context, lease *embedded.Lease) (err error
 	if s.app.output != "json" {
 		return s.app.print(at + "\n")
 	}
-	line, err := json.Marshal(map[string]string{"url": at, "dir": lease.Dir(), "server": lease.Version()})
-	if err != nil {
-		return err
-	}
-	return s.app.print(string(line) + "\n")
+	return s.app.printObject(map[string]string{"url": at, "dir": lease.Dir(), "server": lease.Version()})
 }
 
 // listenError finds out whether another program has the address: the server only says

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,4 +90,13 @@ func outputError(err error) error {
 func (a *app) print(text string) error {
 	_, err := a.out.WriteString(text)
 	return outputError(err)
+}
+
+// printObject prints one JSON object on a line of its own.
+func (a *app) printObject(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.print(string(line) + "\n")
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -147,14 +146,6 @@ func (l *loss) print(r *stream.Removed, verb string) error {
 		Producers   int         `json:"producers"`
 		Groups      []group     `json:"groups"`
 	}{l.action, l.dryRun, r.Stream.String(), r.Brand, r.Entries, r.Bytes, r.DeadLetters, r.Producers, groups})
-}
-
-func (a *app) printObject(v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return a.print(string(line) + "\n")
 }
 
 // describe is what goes, in a line.

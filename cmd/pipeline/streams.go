@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,24 +42,32 @@ func (a *app) streams(ctx context.Context, client *tier.Client, scopes []string)
 			return err
 		}
 	}
-	var all []stream.Info
+	var table []stream.Info // whose columns are known at the end
 	for _, scope := range scopes {
 		for info, err := range stream.Streams(ctx, client, scope) {
+			switch {
+			case err != nil:
+				return err
+			case a.json():
+				err = a.printObject(streamJSON(info))
+			default:
+				table = append(table, info)
+			}
 			if err != nil {
 				return err
 			}
-			all = append(all, info)
+			a.done++
 		}
 	}
-	if len(all) == 0 {
-		if named {
-			return notFound(fmt.Sprintf("scope %s has no streams: check its name ('pipeline streams' lists all), or append to one first", scopes[0]))
-		}
+	switch {
+	case a.done > 0 && !a.json():
+		return a.print(show.Table(streamsTable(table)))
+	case a.done == 0 && named:
+		return notFound(fmt.Sprintf("scope %s has no streams: check its name ('pipeline streams' lists all), or append to one first", scopes[0]))
+	case a.done == 0:
 		a.note("no streams yet: 'pipeline produce shop/orders FILE' makes one")
-		return nil
 	}
-	a.done = len(all)
-	return printList(a, all, streamsTable, streamJSON)
+	return nil
 }
 
 func streamJSON(s stream.Info) any {
@@ -113,20 +119,4 @@ func dayTime(e codec.EntryID) string {
 		return "-"
 	}
 	return e.Time().Format("2006-01-02 15:04")
-}
-
-// printList writes a list: one JSON object a line, or a table.
-func printList[T any](a *app, list []T, table func([]T) [][]string, object func(T) any) error {
-	if !a.json() {
-		return a.print(show.Table(table(list)))
-	}
-	var b strings.Builder
-	for _, item := range list {
-		line, err := json.Marshal(object(item))
-		if err != nil {
-			return err
-		}
-		b.Write(append(line, '\n'))
-	}
-	return a.print(b.String())
 }

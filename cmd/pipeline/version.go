@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -24,13 +23,9 @@ func versionCommand(a *app) *cobra.Command {
 			if !a.json() {
 				return a.print(fmt.Sprintf("pipeline %s, wire %s, %s %s/%s\n", v, tier.Wire, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 			}
-			line, err := json.Marshal(map[string]string{
+			return a.printObject(map[string]string{
 				"version": v, "wire": tier.Wire, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 			})
-			if err != nil {
-				return err
-			}
-			return a.print(string(line) + "\n")
 		},
 	}
 }

@@ -133,7 +133,7 @@ func (e *examination) scope(ctx context.Context, name string) error {
 	where := "scope " + name
 	s := Scope{Name: name, Known: true}
 	err := stream.Check(ctx, e.client, name)
-	for _, f := range findings(err) {
+	for _, f := range stream.Findings(err) {
 		s.Broken, err = append(s.Broken, *f), nil
 	}
 	if err := e.tolerate(ctx, "what must hold", where, err); err != nil {
@@ -164,21 +164,6 @@ func ignoreDamage(err error) error {
 		return nil
 	}
 	return err
-}
-
-// findings takes an error of Check apart; none when it is another error.
-func findings(err error) (all []*stream.Finding) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			all = append(all, findings(e)...)
-		}
-		return all
-	}
-	var f *stream.Finding
-	if errors.As(err, &f) {
-		all = append(all, f)
-	}
-	return all
 }
 
 func (e *examination) streams(ctx context.Context, s *Scope) error {

@@ -47,6 +47,21 @@ func Check(ctx context.Context, client *tier.Client, scope string) error {
 	return errors.Join(c.findings...)
 }
 
+// Findings takes an error of Check apart; there are none when it is another error.
+func Findings(err error) (all []*Finding) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			all = append(all, Findings(e)...)
+		}
+		return all
+	}
+	var f *Finding
+	if errors.As(err, &f) {
+		all = append(all, f)
+	}
+	return all
+}
+
 type check struct {
 	client   *tier.Client
 	scope    string

@@ -141,8 +141,8 @@ func (p *place) belongings(ctx context.Context) (going Removed, field string, pa
 	if field, err = p.field(ctx); err != nil {
 		return going, field, nil, err
 	}
-	brand, _, _ := strings.Cut(strings.TrimPrefix(field, tier.GoneMark), " ")
-	going.Brand = codec.Brand(brand)
+	declared, _ := parseDeclaration(field)
+	going.Brand = declared.brand
 	if parts, err = p.client.KeysBelow(ctx, p.addr.LogKey()); err != nil {
 		return going, field, nil, err
 	}

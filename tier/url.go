@@ -27,64 +27,76 @@ const (
 
 // clientOption reads valkey://, valkeys://, redis://, rediss:// and unix:// URLs, as Dial's comment has them. Base is the
 // TLS configuration of the options.
-func clientOption(raw string, base *tls.Config) (rueidis.ClientOption, error) {
+func clientOption(raw string, base *tls.Config) (opt rueidis.ClientOption, err error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok || !slices.Contains(schemes, scheme) {
-		return refuseURL("it starts with one of %s", strings.Join(schemes, "://, ")+"://")
+		return opt, refuseURL("it starts with one of %s", strings.Join(schemes, "://, ")+"://")
 	}
 	if strings.Contains(rest, "#") {
-		return refuseURL("a # is written as %%23")
+		return opt, refuseURL("a # is written as %%23")
 	}
 	secured := scheme == "valkeys" || scheme == "rediss"
 	params, err := parameters(rest, scheme == "unix", secured)
 	if err != nil {
-		return rueidis.ClientOption{}, err
+		return opt, err
 	}
 	if base != nil && !secured {
-		return refuseURL("Options.TLS needs valkeys:// or rediss://")
+		return opt, refuseURL("Options.TLS needs valkeys:// or rediss://")
 	}
-	var addrs []string
-	if scheme != "unix" {
-		authority, tail := rest, ""
-		if i := strings.IndexAny(rest, "/?"); i >= 0 {
-			authority, tail = rest[:i], rest[i:]
-		}
-		at := strings.LastIndexByte(authority, '@') + 1
-		port := defaultPort
-		if params.Has("sentinel") {
-			port = sentinelPort
-		}
-		if addrs, err = addresses(authority[at:], port); err != nil {
-			return rueidis.ClientOption{}, err
-		}
-		if tail == "/" || strings.HasPrefix(tail, "/?") {
-			tail = tail[1:]
-		}
-		raw = scheme + "://" + authority[:at] + addrs[0] + tail
+	if scheme == "unix" {
+		opt, err = socketOption(raw)
+	} else {
+		opt, err = hostOption(scheme, rest, params.Has("sentinel"))
 	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		return refuseURL("it cannot be parsed (special characters in a password are written as %%XX)")
-	}
-	if scheme == "unix" && (u.Host != "" || u.Path == "" || u.Path == "/") {
-		return refuseURL("a socket is unix:///<path>, with three slashes")
-	}
-	opt, err := rueidis.ParseURL(raw)
-	if err != nil {
-		return refuseURL("host, port or database number is wrong")
-	}
-	if len(addrs) > 1 {
-		opt.InitAddress = addrs
-	}
-	if secured {
-		if opt.TLSConfig, err = tlsConfig(base, params); err != nil {
-			return rueidis.ClientOption{}, err
-		}
+	if err == nil && secured {
+		opt.TLSConfig, err = tlsConfig(base, params)
 	}
 	opt.Sentinel = rueidis.SentinelOption{
 		MasterSet: params.Get("sentinel"),
 		Username:  params.Get("sentinel-user"), Password: params.Get("sentinel-password"),
 		TLSConfig: opt.TLSConfig, TopologyRefreshInterval: refresh,
+	}
+	return opt, err
+}
+
+func socketOption(raw string) (opt rueidis.ClientOption, err error) {
+	if u, err := url.Parse(raw); err == nil && (u.Host != "" || u.Path == "" || u.Path == "/") {
+		return opt, refuseURL("a socket is unix:///<path>, with three slashes")
+	}
+	return parsed(raw)
+}
+
+// hostOption reads several addresses, which the client library's parser takes one of.
+func hostOption(scheme, rest string, sentinels bool) (opt rueidis.ClientOption, err error) {
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	at := strings.LastIndexByte(authority, '@') + 1
+	port := defaultPort
+	if sentinels {
+		port = sentinelPort
+	}
+	addrs, err := addresses(authority[at:], port)
+	if err != nil {
+		return opt, err
+	}
+	if tail == "/" || strings.HasPrefix(tail, "/?") {
+		tail = tail[1:]
+	}
+	opt, err = parsed(scheme + "://" + authority[:at] + addrs[0] + tail)
+	if len(addrs) > 1 {
+		opt.InitAddress = addrs
+	}
+	return opt, err
+}
+
+func parsed(raw string) (opt rueidis.ClientOption, err error) {
+	if _, err := url.Parse(raw); err != nil {
+		return opt, refuseURL("it cannot be parsed (special characters in a password are written as %%XX)")
+	}
+	if opt, err = rueidis.ParseURL(raw); err != nil {
+		return opt, refuseURL("host, port or database number is wrong")
 	}
 	return opt, nil
 }
@@ -93,25 +105,21 @@ func clientOption(raw string, base *tls.Config) (rueidis.ClientOption, error) {
 func parameters(rest string, socket, secured bool) (url.Values, error) {
 	_, query, _ := strings.Cut(rest, "?")
 	params, err := url.ParseQuery(query)
-	if err == nil && strings.Contains(query, "?") {
-		err = ErrURL
-	}
-	if err != nil {
-		_, err := refuseURL("its parameters cannot be parsed (special characters are written as %%XX)")
-		return nil, err
+	if err != nil || strings.Contains(query, "?") {
+		return nil, refuseURL("its parameters cannot be parsed (special characters are written as %%XX)")
 	}
 	for name, values := range params {
 		switch {
 		case !slices.Contains(parameterNames, name):
-			_, err = refuseURL("the parameters are %s", strings.Join(parameterNames, ", "))
+			err = refuseURL("the parameters are %s", strings.Join(parameterNames, ", "))
 		case len(values) > 1 || values[0] == "":
-			_, err = refuseURL("each parameter is given once, with a value")
+			err = refuseURL("each parameter is given once, with a value")
 		case slices.Contains(tlsParameters, name) && !secured:
-			_, err = refuseURL("ca, cert and key need valkeys:// or rediss://")
+			err = refuseURL("ca, cert and key need valkeys:// or rediss://")
 		case strings.HasPrefix(name, "sentinel") && (socket || !params.Has("sentinel")):
-			_, err = refuseURL("sentinels are valkey://host:%s,host:%s?sentinel=<name of the primary>", sentinelPort, sentinelPort)
+			err = refuseURL("sentinels are valkey://host:%s,host:%s?sentinel=<name of the primary>", sentinelPort, sentinelPort)
 		case name == "cert" && !params.Has("key"), name == "key" && !params.Has("cert"):
-			_, err = refuseURL("cert and key go together")
+			err = refuseURL("cert and key go together")
 		}
 		if err != nil {
 			return nil, err
@@ -125,8 +133,8 @@ var (
 	parameterNames = append([]string{"db", "sentinel", "sentinel-user", "sentinel-password"}, tlsParameters...)
 )
 
-func refuseURL(format string, args ...any) (rueidis.ClientOption, error) {
-	return rueidis.ClientOption{}, fmt.Errorf("%w: "+format, append([]any{ErrURL}, args...)...)
+func refuseURL(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrURL}, args...)...)
 }
 
 // addresses reads host:port,host:port; a port may be missing, and of a single address the host.
@@ -141,8 +149,7 @@ func addresses(list, port string) ([]string, error) {
 			host = defaultHost
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || wrong != nil {
-			_, err := refuseURL("an address is host:port, with a port from 1 to 65535; several are separated by commas")
-			return nil, err
+			return nil, refuseURL("an address is host:port, with a port from 1 to 65535; several are separated by commas")
 		}
 		addrs[i] = net.JoinHostPort(host, port)
 	}

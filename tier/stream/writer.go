@@ -8,92 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
-
-// WriterConfig says what a Writer writes to and how. Only Address is needed.
-type WriterConfig struct {
-	// Address is "scope/stream".
-	Address string
-	// Brand is the brand of the stream's ids. Default: the one it was declared with, or the first free one made of the
-	// name's letters. Another than the declared one is refused.
-	Brand codec.Brand
-	// Pack is how many messages share an entry, 1 to 4096. Default 1. Packs cost a fraction of the server's time and
-	// memory; groups lease and settle them whole, so that more comes again after a crash.
-	Pack int
-	// Producer names a producer whose numbers are positions of its source: exactly once after any pause, by AppendAt
-	// only. Default: an unnamed producer, exactly once while it lives.
-	Producer string
-	// Exclusive makes this the stream's one writer: it mints the ids and stores them in the entries, which is the wire of
-	// the Elixir EchoMQ 3.0. A stream is declared as exclusive or not, for good. A second writer is not kept out; who is
-	// late gets ErrNonMonotonic. Neither Pack nor Producer go with it: that wire has no packs, and its ids are the record of
-	// what was appended.
-	Exclusive bool
-	// Mint gives the ids of an exclusive stream, normally NodeLease.Mint. The lease is the caller's, who runs it, so that
-	// it is extended, and releases it when the writer has ended. Past it appends fail with codec.ErrNodeLease.
-	Mint Minter
-	// MaxMessage is the largest encoded message in bytes. Default 1 MiB, at most 8 MiB. Large ones cost every reader
-	// memory for a whole page.
-	MaxMessage int
-	// MaxQueued bounds the bytes that Publish holds. Default 32 MiB. Small, it makes Publish wait for round trips.
-	MaxQueued int
-	// RetryFor is how long a call is repeated that the server did not answer or was not ready for. Default 30 s, at most
-	// 5 minutes, half of what a producer key lives. Short, it ends in unknown outcomes on a failover; long, callers
-	// without a deadline wait.
-	RetryFor time.Duration
-	// Replicas is how many replicas must have an append before it is acknowledged. Default 0: the primary's word does. Each
-	// write then waits for the slowest of them, and its callers with it; the wait takes a connection of its own, so that other
-	// users of the client go on. When they do not confirm within a second, the call is sent again, without another effect, for
-	// RetryFor; then it ends with tier.ErrNotReplicated, of unknown outcome. An acknowledged append survives the primary if a
-	// replica that confirmed it is promoted.
-	Replicas int
-	// Registerer takes the metrics. Nil: none.
-	Registerer prometheus.Registerer
-}
-
-func (c *WriterConfig) setDefaults() {
-	if c.Pack == 0 {
-		c.Pack = 1
-	}
-	if c.MaxMessage == 0 {
-		c.MaxMessage = 1 << 20
-	}
-	if c.MaxQueued == 0 {
-		c.MaxQueued = 32 << 20
-	}
-	if c.RetryFor == 0 {
-		c.RetryFor = 30 * time.Second
-	}
-}
-
-func (c *WriterConfig) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrBadCall}, args...)...))
-		}
-	}
-	if c.Brand != "" {
-		_, err := codec.ParseBrand(string(c.Brand))
-		errs = append(errs, err)
-	}
-	if c.Producer != "" {
-		errs = append(errs, tier.CheckName("producer", c.Producer))
-	}
-	check(c.Pack >= 1 && c.Pack <= codec.MaxPack, "Pack %d: 1 to %d", c.Pack, codec.MaxPack)
-	check(c.Exclusive == (c.Mint != nil), "Exclusive and Mint go together: give it the mint of a node lease (Client.LeaseNode)")
-	check(!c.Exclusive || c.Pack == 1, "Pack %d: the wire of an exclusive stream has no packs", c.Pack)
-	check(!c.Exclusive || c.Producer == "", "Producer %s: on an exclusive stream the ids are the record of what was appended", c.Producer)
-	check(c.Replicas >= 0, "Replicas %d: 0 or more", c.Replicas)
-	check(c.MaxMessage > 0 && c.MaxMessage <= maxBatchBytes, "MaxMessage %d: 1 to %d", c.MaxMessage, maxBatchBytes)
-	check(c.MaxQueued >= c.MaxMessage, "MaxQueued %d: at least MaxMessage, %d", c.MaxQueued, c.MaxMessage)
-	check(c.RetryFor > 0 && c.RetryFor <= producerTTL/2, "RetryFor %s: more than 0, at most %s", c.RetryFor, producerTTL/2)
-	return errors.Join(errs...)
-}
 
 // Writer appends messages to one stream and is safe for concurrent use. Callers on many goroutines share round trips; what one goroutine appends stands
 // in its order. A call whose reply is lost is repeated without effect on the log.
@@ -193,41 +112,6 @@ func (w *Writer) append(ctx context.Context, ms []codec.Message, number uint64) 
 		return nil, err
 	}
 	return b.ids(offset, len(ms)), nil
-}
-
-func (w *Writer) encode(ms []codec.Message) (encoded []string, bytes int, err error) {
-	if len(ms) > maxBatch {
-		return nil, 0, &TooLargeError{What: "batch, messages", Size: len(ms), Limit: maxBatch}
-	}
-	encoded = make([]string, len(ms))
-	for i := range ms {
-		if encoded[i], err = w.encodeOne(&ms[i]); err != nil {
-			return nil, 0, err
-		}
-		bytes += len(encoded[i])
-	}
-	if bytes > maxBatchBytes {
-		return nil, 0, &TooLargeError{What: "batch, bytes", Size: bytes, Limit: maxBatchBytes}
-	}
-	return encoded, bytes, nil
-}
-
-func (w *Writer) encodeOne(m *codec.Message) (string, error) {
-	size := 24 + len(m.Type) + len(m.Key) + len(m.Data)
-	for i := range m.Headers {
-		size += 6 + len(m.Headers[i].Key) + len(m.Headers[i].Value)
-	}
-	if size > w.cfg.MaxMessage+64*6+24 {
-		return "", &TooLargeError{What: "message, bytes", Size: size, Limit: w.cfg.MaxMessage}
-	}
-	b, err := codec.AppendMessage(make([]byte, 0, size), m)
-	if err != nil {
-		return "", err
-	}
-	if len(b) > w.cfg.MaxMessage {
-		return "", &TooLargeError{What: "message, bytes", Size: len(b), Limit: w.cfg.MaxMessage}
-	}
-	return stringOf(b), nil
 }
 
 // join puts messages into the batch that is sent next, or after it, and counts the caller among those who wait. The

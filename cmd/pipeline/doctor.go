@@ -68,15 +68,16 @@ func (a *app) diagnosed(r doctor.Report, strict bool) error {
 	for _, f := range r.Findings {
 		counts[f.Severity]++
 	}
+	examined := fmt.Sprintf("%s, %s, %s, %s", show.Count(r.Nodes, "node"), show.Count(r.Scopes, "scope"), show.Count(r.Streams, "stream"), show.Count(r.Groups, "group"))
 	if len(r.Findings) == 0 {
-		a.note("nothing wrong was found in %s", &r)
+		a.note("nothing wrong was found in %s", examined)
 		return nil
 	}
 	if err := a.printFindings(r.Findings); err != nil {
 		return err
 	}
 	sum := fmt.Sprintf("%s, %s, %s in %s", show.Count(counts[doctor.Error], "error"), show.Count(counts[doctor.Warning], "warning"),
-		show.Count(counts[doctor.Note], "note"), &r)
+		show.Count(counts[doctor.Note], "note"), examined)
 	if counts[doctor.Error] > 0 || (strict && counts[doctor.Warning] > 0) {
 		return fmt.Errorf("%s", sum)
 	}

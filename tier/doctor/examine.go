@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -196,16 +195,4 @@ func (e *examination) stream(ctx context.Context, s *Stream) (err error) {
 	}
 	s.Groups, err = stream.GroupDetails(ctx, e.client, s.Address.String())
 	return err
-}
-
-// String is what was examined, for a person.
-func (r *Report) String() string {
-	return fmt.Sprintf("%s, %s, %s, %s", some(r.Nodes, "node"), some(r.Scopes, "scope"), some(r.Streams, "stream"), some(r.Groups, "group"))
-}
-
-func some(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
 }

@@ -69,12 +69,6 @@ func TestAppendOnce(t *testing.T) {
 		id, fresh := f.once(w, "a")
 		require.True(t, fresh)
 		require.Equal(t, id, f.all()[len(want)].ID)
-
-		// A key that was only marked, without a message.
-		f.do("SET", f.addr().SeenKey("marked"), fmt.Sprintf("0-0 token %d", f.now().Add(time.Hour).UnixMilli()))
-		id, fresh = f.once(w, "marked")
-		require.False(t, fresh)
-		require.True(t, id.IsZero())
 	})
 }
 

@@ -2,8 +2,8 @@
 -- Appends one message, unless one was appended under its key within the window: not seen -> seen, and an entry.
 -- The server mints the id as in append.lua. A repetition of the call is told from a duplicate by its token.
 -- KEYS[1] log      STREAM
--- KEYS[2] seen     STRING  'address token until': of the message, 0-0 when there is none; of the call that made it; end of
---                          the window in ms. It lives longer, so that a late repetition is still known by its token
+-- KEYS[2] seen     STRING  'address token until': of the message; of the call that appended it; end of the window in ms.
+--                          It lives longer, so that a late repetition is still known by its token
 -- KEYS[3] scope    HASH
 -- ARGV[1] token    of this call, the same when it is repeated
 -- ARGV[2] window   ms
@@ -67,7 +67,7 @@ elseif seq > 4095 then
 elseif call('XLEN', log) == 1 and counters() == 1 then
   begin, begin_seq = now + 2, t[2] % 1000 * 4 -- a new log, as append.lua has it
 end
-local legal = ms >= 1704067200000 and begin + 1 < last_ms
+local legal = ms >= 1704067200000 and begin + 2 <= last_ms
 if begin > ms or not legal then -- as if it had not been added: readers count what was
   local added, deleted = counters()
   call('XDEL', log, id)

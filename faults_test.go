@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faults are kinds of failure that users of systems like this one have met, by number. docs/faults.md says what each is and which test
-// holds us to the right behaviour.
+// faults are kinds of failure that users of systems like this one have met, by number. docs/faults.md says what each is and
+// which test holds us to the right behaviour.
 var faults = regexp.MustCompile(`(?m)^\| (B\d+) \| .* \| ` + "`(.*?)`" + ` \|$`)
 
 // TestFaultsHaveTests: each fault of the document has a test of the name that it gives, which names the number.

@@ -11,6 +11,7 @@
 //   - its handler returned an error, panicked or ended its goroutine: after a growing, random pause of at most the
 //     group's lease, by any consumer of the group;
 //   - its consumer died, or was silent for longer than the lease: by another consumer;
+//   - the server lost the group, which is made again where everything was settled at the last beat: what was settled since;
 //   - it stands in a pack of which another message failed, or that changed hands: the entry is the unit of settling, so a
 //     pack comes again whole, once all of its messages are through.
 //
@@ -37,5 +38,5 @@
 //
 // An idle consumer sends at most two commands a second (with a lease of two seconds or more). What was handed back is found
 // within about two seconds, what a dead consumer held within that after its lease. Memory is bounded by
-// Config.MaxInFlight messages.
+// Config.MaxInFlight messages and Config.MaxInFlightBytes bytes.
 package consumer

@@ -24,8 +24,8 @@ func collect(seen *tally) consumer.Handler {
 	}
 }
 
-// TestConsumerHeals (B28, B29, B36): a server that loses what it knew does not end a consumer, and what exists is handled. The loss is told
-// in one line and in a metric.
+// TestConsumerHeals (B28, B29, B36): a server that loses what it knew does not end a consumer, and what exists is handled.
+// The loss is told in one line and in a metric.
 func TestConsumerHeals(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -123,7 +123,8 @@ func (s *stage) floorAt(e codec.EntryID) {
 	})
 }
 
-// TestGroupGoesBack (B36): a server that comes back with an older state gives out again what was handled. The consumer goes on, and says so.
+// TestGroupGoesBack (B36): a server that comes back with an older state gives out again what was handled. The consumer goes
+// on, and says so.
 func TestGroupGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))

@@ -110,7 +110,8 @@ func (r *run) abandon() error {
 	return &UnsettledError{Entries: n, Err: r.failure.last}
 }
 
-// leave writes down how far the group is, and takes this member out of it if it holds nothing. Otherwise, or when the server is away, others retire it.
+// leave writes down how far the group is, and takes this member out of it if it holds nothing. Otherwise, or when the
+// server is away, others retire it.
 func (r *run) leave() {
 	ctx, cancel := context.WithTimeout(r.desk.t.values, flushTime)
 	defer cancel()

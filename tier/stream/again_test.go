@@ -11,7 +11,8 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// TestIDsOfANewLog (B90): a log that is deleted and begun again in the same millisecond, by whoever, gives no id that was given before.
+// TestIDsOfANewLog (B90): a log that is deleted and begun again in the same millisecond, by whoever, gives no id that was
+// given before.
 func TestIDsOfANewLog(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)

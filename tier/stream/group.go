@@ -26,9 +26,9 @@ type GroupConfig struct {
 	// Start is where the group begins when it does not exist yet: Head, New, FromEntry, FromID or FromTime. There is no
 	// default, since either would surprise somebody. A group that exists keeps its place.
 	Start Start
-	// Lease is how long a member may be silent before others take over what it holds. Default 30 s; of a group that
-	// exists, its own, and another is refused. At least 500 ms. Short, a pause of the process costs repeats; long, what a crashed process
-	// held waits.
+	// Lease is how long a member may be silent before others take over what it holds. Default 30 s; of a group that exists,
+	// its own, and another is refused. At least 500 ms. Short, a pause of the process costs repeats; long, what a crashed
+	// process held waits.
 	Lease time.Duration
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// Writer appends messages to one stream and is safe for concurrent use. Callers on many goroutines share round trips; what one goroutine appends stands
-// in its order. A call whose reply is lost is repeated without effect on the log.
+// Writer appends messages to one stream and is safe for concurrent use. Callers on many goroutines share round trips; what
+// one goroutine appends stands in its order. A call whose reply is lost is repeated without effect on the log.
 type Writer struct {
 	place   *place
 	cfg     WriterConfig
@@ -60,7 +60,8 @@ func NewWriter(client *tier.Client, cfg WriterConfig) (*Writer, error) {
 
 // Declare makes the stream known, as the first append does, and returns what its ids are derived from.
 //
-// Errors: *BrandTakenError, *BrandDiffersError, ErrBrandsExhausted, *OrderDiffersError, tier.ErrScopesExhausted, *tier.NodeConflictError.
+// Errors: *BrandTakenError, *BrandDiffersError, ErrBrandsExhausted, *OrderDiffersError, tier.ErrScopesExhausted,
+// *tier.NodeConflictError.
 func (w *Writer) Declare(ctx context.Context) (codec.Identity, error) {
 	return w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
 }

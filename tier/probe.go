@@ -25,14 +25,17 @@ type Server struct {
 // Server is what the probe found when the client connected.
 func (c *Client) Server() Server { return c.server }
 
+// andKeep: a restart forgets what CONFIG SET has set.
+const andKeep = ", then CONFIG REWRITE, or write it into the configuration file: a restart forgets it otherwise"
+
 // Warnings are settings under which data may go missing, each with what to do.
 func (s Server) Warnings() []string {
 	var w []string
 	if s.Eviction != "" && s.Eviction != "noeviction" {
-		w = append(w, fmt.Sprintf("maxmemory-policy is %s: the server may drop streams and producer keys when it is full; CONFIG SET maxmemory-policy noeviction", s.Eviction))
+		w = append(w, fmt.Sprintf("maxmemory-policy is %s: the server may drop streams and producer keys when it is full; CONFIG SET maxmemory-policy noeviction%s", s.Eviction, andKeep))
 	}
 	if !s.AppendLog {
-		w = append(w, "no append-only file: what was written since the last snapshot is lost with the server; CONFIG SET appendonly yes")
+		w = append(w, "no append-only file: what was written since the last snapshot is lost with the server; CONFIG SET appendonly yes"+andKeep)
 	}
 	return w
 }

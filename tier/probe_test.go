@@ -68,6 +68,7 @@ func TestWarnings(t *testing.T) {
 		c.Close()
 		require.Equal(t, len(tt.want), strings.Count(log.String(), "level=WARN"))
 		for i, w := range tt.want {
+			require.Contains(t, c.Server().Warnings()[i], "CONFIG REWRITE, or write it into the configuration file")
 			require.Contains(t, c.Server().Warnings()[i], w)
 			require.Contains(t, log.String(), w)
 		}

@@ -31,6 +31,9 @@ at is a note. The exit code is 1 with an error; --strict: with a warning, too.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, scope := range args {
+				if addr, err := tier.ParseAddress(scope); err == nil {
+					return usagef("doctor takes scopes: %s", addr.Scope)
+				}
 				if err := tier.CheckName("scope", scope); err != nil {
 					return err
 				}

@@ -14,7 +14,7 @@ import (
 // Diagnose makes findings of facts, the worst first. It asks nobody.
 func Diagnose(f Facts, m Marks) []Finding {
 	m.setDefaults()
-	d := &diagnosis{marks: m}
+	d := &diagnosis{marks: m, blamed: map[string]bool{}}
 	d.wire(f.Wire)
 	for i := range f.Nodes {
 		d.node(&f.Nodes[i], len(f.Nodes) > 1)
@@ -27,14 +27,19 @@ func Diagnose(f Facts, m Marks) []Finding {
 	}
 	d.rights(f.Rights)
 	for _, u := range f.Unexamined {
-		d.add(Note, "not-examined", u.Where, u.What+" could not be examined: "+u.Why, u.Do)
+		severity := Note
+		if u.All {
+			severity = Warning
+		}
+		d.add(severity, "not-examined", u.Where, u.What+" could not be examined: "+u.Why, u.Do)
 	}
 	return sorted(d.list)
 }
 
 type diagnosis struct {
-	marks Marks
-	list  []Finding
+	marks  Marks
+	list   []Finding
+	blamed map[string]bool // scopes that findings of the registry are about: Check says the same of them
 }
 
 func (d *diagnosis) add(s Severity, code, where, what, do string) {
@@ -42,6 +47,11 @@ func (d *diagnosis) add(s Severity, code, where, what, do string) {
 }
 
 func quoted(s string) string { return fmt.Sprintf("%.64q", s) }
+
+// set is how a setting is changed for good.
+func set(name, value string) string {
+	return "CONFIG SET " + name + " " + value + ", then CONFIG REWRITE, or write it into the configuration file: a restart forgets it otherwise"
+}
 
 func (d *diagnosis) wire(found string) {
 	if found != "" && found != tier.Wire {
@@ -87,6 +97,9 @@ func (d *diagnosis) failed(nodes []Node) {
 
 func (d *diagnosis) role(n *Node, cluster bool) {
 	if n.Info["role"] != "slave" {
+		if cluster && n.Info["connected_slaves"] == "0" {
+			d.add(Note, "no-replica", n.Addr, "no replica follows this primary: nobody can take over when it fails", "give it a replica, with CLUSTER REPLICATE there")
+		}
 		return
 	}
 	if !cluster {
@@ -100,9 +113,9 @@ func (d *diagnosis) role(n *Node, cluster bool) {
 func (d *diagnosis) memory(n *Node) {
 	switch policy := n.Info["maxmemory_policy"]; {
 	case strings.HasPrefix(policy, "allkeys"):
-		d.add(Error, "eviction", n.Addr, "maxmemory-policy is "+policy+": a full server drops whole streams", "CONFIG SET maxmemory-policy noeviction")
+		d.add(Error, "eviction", n.Addr, "maxmemory-policy is "+policy+": a full server drops whole streams", set("maxmemory-policy", "noeviction"))
 	case policy != "" && policy != "noeviction":
-		d.add(Warning, "eviction", n.Addr, "maxmemory-policy is "+policy+": a full server drops receipts, and repeats may be written twice", "CONFIG SET maxmemory-policy noeviction")
+		d.add(Warning, "eviction", n.Addr, "maxmemory-policy is "+policy+": a full server drops receipts, and repeats may be written twice", set("maxmemory-policy", "noeviction"))
 	}
 	used, limit, name := number(n.Info["used_memory"]), number(n.Info["maxmemory"]), "maxmemory"
 	if limit == 0 {
@@ -123,12 +136,12 @@ func (d *diagnosis) persistence(n *Node) {
 	switch {
 	case appends:
 	case known && saves == "":
-		d.add(Warning, "persistence", n.Addr, "no append-only file and no snapshots: a restart loses everything", "CONFIG SET appendonly yes")
+		d.add(Warning, "persistence", n.Addr, "no append-only file and no snapshots: a restart loses everything", set("appendonly", "yes"))
 	default:
-		d.add(Warning, "persistence", n.Addr, "no append-only file: a crash loses what was written since the last snapshot", "CONFIG SET appendonly yes")
+		d.add(Warning, "persistence", n.Addr, "no append-only file: a crash loses what was written since the last snapshot", set("appendonly", "yes"))
 	}
 	if appends && n.Config["appendfsync"] == "no" {
-		d.add(Warning, "fsync", n.Addr, "appendfsync is no: a power failure loses what the system has not written yet, half a minute or so", "CONFIG SET appendfsync everysec")
+		d.add(Warning, "fsync", n.Addr, "appendfsync is no: a power failure loses what the system has not written yet, half a minute or so", set("appendfsync", "everysec"))
 	}
 	for _, field := range []string{"aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"} {
 		if v := n.Info[field]; v != "" && v != "ok" {
@@ -178,11 +191,14 @@ func (d *diagnosis) registry(r *Registry) {
 	}
 	for number, scope := range r.Holders {
 		if r.Scopes[scope] != number {
+			d.blamed[scope] = true
 			d.add(Error, "registry", tier.NodesKey, fmt.Sprintf("number %s belongs to %s, which has %s", number, quoted(scope), quoted(r.Scopes[scope])), "restore "+tier.NodesKey+" from a backup")
 		}
 	}
 	for scope, number := range r.Scopes {
-		if _, ok := r.Holders[number]; !ok {
+		holder, ok := r.Holders[number]
+		d.blamed[scope] = d.blamed[scope] || holder != scope
+		if !ok {
 			d.add(Error, "registry", tier.NodesKey, fmt.Sprintf("scope %s has number %s, which nobody holds: it may be given to another", scope, quoted(number)), "restore "+tier.NodesKey+" from a backup")
 		}
 	}
@@ -222,10 +238,20 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10) + " B"
 }
 
+const (
+	day  = 24 * time.Hour
+	year = 365 * day
+)
+
 // around is a length of time for a person.
 func around(t time.Duration) string {
-	if t < time.Minute {
+	switch {
+	case t < time.Minute:
 		return t.Round(100 * time.Millisecond).String()
+	case t < 2*day:
+		return t.Round(time.Second).String()
+	case t < 2*year:
+		return strconv.Itoa(int(t/day)) + " days"
 	}
-	return t.Round(time.Second).String()
+	return strconv.Itoa(int(t/year)) + " years"
 }

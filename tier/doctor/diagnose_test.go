@@ -100,6 +100,10 @@ func TestDiagnose(t *testing.T) {
 		}, "error registry-full {emq}:nodes"},
 		{"few processes", func(f *doctor.Facts) { f.Registry.Leased = 459 }, ""},
 		{"many processes", func(f *doctor.Facts) { f.Registry.Leased = 460 }, "warning registry-full {emq}:nodes"},
+		{"a primary alone", informed("connected_slaves", "0"), ""},
+		{"a primary of a cluster without a replica", func(f *doctor.Facts) {
+			f.Nodes = []doctor.Node{node("a", map[string]string{"connected_slaves": "0"}), node("b", map[string]string{"connected_slaves": "1"})}
+		}, "note no-replica a"},
 		{"a number without a holder", func(f *doctor.Facts) { f.Registry.Holders = nil }, "error registry {emq}:nodes"},
 		{"ids a little ahead", scoped(doctor.Stream{Info: stream.Info{Last: at(time.Second)}, Now: now}), ""},
 		{"ids ahead", scoped(doctor.Stream{Info: stream.Info{Last: at(2 * time.Second)}, Now: now}), "warning ids-ahead shop/orders"},
@@ -118,6 +122,25 @@ func TestDiagnose(t *testing.T) {
 		{"past two leases", grouped(stream.GroupDetail{State: stream.Active, Who: []stream.ConsumerInfo{silent(61*time.Second, 1)}}), "warning lease-ended shop/orders group g"},
 		{"100 dead consumers (B34)", grouped(stream.GroupDetail{State: stream.Idle, Who: repeated(silent(time.Hour, 0), 100)}), ""},
 		{"101 dead consumers (B34)", grouped(stream.GroupDetail{State: stream.Idle, Who: repeated(silent(time.Hour, 0), 101)}), "warning consumers-dead shop/orders group g"},
+		{
+			"a group a minute ahead", func(f *doctor.Facts) {
+				scoped(doctor.Stream{Now: now, Groups: []stream.GroupDetail{{GroupInfo: stream.GroupInfo{Name: "g", LastDelivered: at(time.Minute)}}}})(f)
+			}, "",
+		},
+		{
+			"a group further ahead", func(f *doctor.Facts) {
+				scoped(doctor.Stream{Now: now, Groups: []stream.GroupDetail{{GroupInfo: stream.GroupInfo{Name: "g", LastDelivered: at(time.Minute + time.Second)}}}})(f)
+			}, "error group-ahead shop/orders group g",
+		},
+		{
+			"a group as far as its stream", func(f *doctor.Facts) {
+				scoped(doctor.Stream{
+					Now: now, Info: stream.Info{Last: at(2 * time.Minute)},
+					Groups: []stream.GroupDetail{{GroupInfo: stream.GroupInfo{Name: "g", LastDelivered: at(2 * time.Minute)}}},
+				})(f)
+			}, "warning ids-ahead shop/orders",
+		},
+		{"no scope could be listed", func(f *doctor.Facts) { f.Unexamined = []doctor.Unexamined{{Where: "a", What: "it", All: true}} }, "warning not-examined a"},
 		{"two lacks of a role", func(f *doctor.Facts) {
 			f.Rights = []doctor.Lack{{Scope: "shop", Role: "writer", What: "x"}, {Scope: "shop", Role: "writer", What: "y"}}
 		}, "warning rights scope shop"},
@@ -155,4 +178,54 @@ func TestTheWorstComesFirst(t *testing.T) {
 	require.Equal(t, doctor.Error, r.Worst())
 	require.Equal(t, "memory persistence persistence not-examined", codes(r))
 	require.Equal(t, "a", r.Findings[1].Where)
+}
+
+// TestWords: what findings say of times and numbers, and of settings that have to outlive a restart.
+func TestWords(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	ahead := func(d time.Duration) func(*doctor.Facts) {
+		return scoped(doctor.Stream{Info: stream.Info{Last: codec.FloorEntry(now.Add(d))}, Now: now})
+	}
+	const day = 24 * time.Hour
+	waits := stream.GroupInfo{Lag: 1, Pending: 2, OldestUnreadAge: 3 * day, OldestPendingAge: 4 * day}
+	kept := "then CONFIG REWRITE, or write it into the configuration file: a restart forgets it otherwise"
+	tests := []struct {
+		name     string
+		spoil    func(*doctor.Facts)
+		what, do string // part of it
+	}{
+		{"an hour ahead", ahead(time.Hour), "1h0m0s ahead of the clock", "nothing is lost"},
+		{"three days ahead", ahead(3 * day), "3 days ahead of the clock", "copy what is needed to another stream, then 'pipeline stream rm shop/orders'"},
+		{"years ahead", ahead(3 * 365 * day), "3 years ahead of the clock", "'pipeline stream rm shop/orders'"},
+		{
+			"a dead group of which nobody was heard", grouped(stream.GroupDetail{State: stream.Dead, GroupInfo: waits}),
+			"no consumer is alive; 1 entry is unread, 2 are pending; the oldest was appended 4 days ago", "",
+		},
+		{
+			"a dead group whose consumer beat", grouped(stream.GroupDetail{State: stream.Dead, GroupInfo: waits, Who: []stream.ConsumerInfo{{Silence: 2 * time.Hour}}}),
+			"the oldest was appended 4 days ago; a consumer was last heard of 2h0m0s ago", "",
+		},
+		{"a full server drops", informed("maxmemory_policy", "allkeys-lru"), "", "CONFIG SET maxmemory-policy noeviction, " + kept},
+		{"a full server drops receipts", informed("maxmemory_policy", "volatile-lru"), "", "CONFIG SET maxmemory-policy noeviction, " + kept},
+		{"no append-only file", informed("aof_enabled", "0"), "", "CONFIG SET appendonly yes, " + kept},
+		{"no snapshots", func(f *doctor.Facts) {
+			f.Nodes[0] = node("a", map[string]string{"aof_enabled": "0"})
+			f.Nodes[0].Config["save"] = "60 1"
+		}, "", "CONFIG SET appendonly yes, " + kept},
+		{"no fsync", func(f *doctor.Facts) { f.Nodes[0].Config["appendfsync"] = "no" }, "", "CONFIG SET appendfsync everysec, " + kept},
+		{"the same fault of the registry", func(f *doctor.Facts) { // as Check and the registry have it
+			f.Registry.Holders["7"] = "other"
+			f.Scopes = []doctor.Scope{{Name: "shop", Known: true, Broken: []stream.Finding{{Key: tier.NodesKey, Broken: "has number 7"}}}}
+		}, `number 7 belongs to "other"`, "restore"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := sound()
+			tt.spoil(&f)
+			list := doctor.Diagnose(f, doctor.Marks{})
+			require.Len(t, list, 1, "%v", list)
+			require.Contains(t, list[0].What, tt.what)
+			require.Contains(t, list[0].Do, tt.do)
+		})
+	}
 }

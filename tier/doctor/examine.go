@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,8 +37,9 @@ func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error
 	e := &examination{client: client, now: o.Now}
 	e.nodes(ctx)
 	err := errors.Join(e.tolerate(ctx, "the version key", tier.VersionKey, e.wire(ctx)), e.tolerate(ctx, "the registry, or part of it,", tier.NodesKey, e.registry(ctx)))
-	scopes := o.Scopes
+	scopes := slices.Compact(slices.Sorted(slices.Values(o.Scopes)))
 	if len(scopes) == 0 {
+		e.unlisted()
 		for scope := range e.facts.Registry.Scopes {
 			scopes = append(scopes, scope)
 		}
@@ -82,7 +84,22 @@ func (e *examination) unexamined(what, where string, err error) {
 		u.Why, _, _ = strings.Cut(strings.TrimPrefix(denied.Text, "NOPERM "), " script: ") // and where in it
 		u.Do = "grant the right with ACL SETUSER, or examine it as another user"
 	}
+	var said *tier.Error
+	if errors.As(err, &said) && said.Class == tier.ErrServer {
+		u.Why = strings.TrimSpace(said.Err.Error())
+		u.Do = "if the command was renamed away, look where the server is configured, or take rename-command out of there"
+	}
 	e.facts.Unexamined = append(e.facts.Unexamined, u)
+}
+
+// unlisted says that there was nothing to examine, when the registry could not be read.
+func (e *examination) unlisted() {
+	for i := range e.facts.Unexamined {
+		if u := &e.facts.Unexamined[i]; u.Where == tier.NodesKey && e.facts.Registry.Scopes == nil {
+			u.All, u.What = true, "the registry, and so every scope,"
+			u.Do += ", or name the scopes, as in 'pipeline doctor shop'"
+		}
+	}
 }
 
 func (e *examination) wire(ctx context.Context) error {

@@ -22,7 +22,7 @@ func TestSound(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			f := setUp(t, kind)
-			for _, scopes := range [][]string{nil, {"shop"}} {
+			for _, scopes := range [][]string{nil, {"shop"}, {"shop", "shop"}} {
 				r := f.examine(doctor.Options{Scopes: scopes})
 				require.Equal(t, doctor.Report{Nodes: 1, Scopes: 1, Streams: 1, Groups: 1}, r)
 				require.Empty(t, r.Worst())
@@ -54,6 +54,15 @@ func TestFound(t *testing.T) {
 		{name: "snapshots only", spoil: func(f *fixture) { f.do("CONFIG", "SET", "appendonly", "no", "save", "3600 1") }, code: "persistence", severity: doctor.Warning, what: "since the last snapshot"},
 		{name: "no fsync", args: []string{"--appendfsync", "no"}, code: "fsync", severity: doctor.Warning, what: "power failure"},
 		{name: "a renamed command", args: []string{"--rename-command", "UNLINK", "GONE"}, code: "capabilities", severity: doctor.Error, what: "lacks UNLINK"},
+		{
+			name: "CONFIG is renamed away", args: []string{"--rename-command", "CONFIG", ""}, code: "not-examined", severity: doctor.Note,
+			what: "appendfsync and save could not be examined: unknown command 'CONFIG'",
+		},
+		{
+			name: "a group after a reset to a wrong year", spoil: func(f *fixture) {
+				f.do("XGROUP", "SETID", orders.LogKey(), "mailer", fmt.Sprintf("%d-0", time.Now().Add(3*365*24*time.Hour).UnixMilli()))
+			}, code: "group-ahead", severity: doctor.Error, where: mailer, what: "everything until then is skipped",
+		},
 		{name: "full", spoil: func(f *fixture) { f.do("CONFIG", "SET", "maxmemory", "1") }, code: "memory", severity: doctor.Error, what: "the server is full"},
 		{
 			name: "an id in the future", spoil: func(f *fixture) {
@@ -70,24 +79,24 @@ func TestFound(t *testing.T) {
 		},
 		{
 			name: "a dead group", spoil: func(f *fixture) { f.do("HSET", orders.OwnersKey("mailer"), f.member.Name()+":beat", long) },
-			code: "group-dead", severity: doctor.Warning, where: mailer, what: "1 entries are unread, 2 pending",
+			code: "group-dead", severity: doctor.Warning, where: mailer, what: "no consumer is alive; 1 entry is unread, 2 are pending; the oldest was appended ",
 		},
 		{
 			name: "a consumer past its lease beside a live one", spoil: func(f *fixture) {
 				f.do("HSET", orders.OwnersKey("mailer"), f.member.Name()+":beat", long)
 				f.do("XREADGROUP", "GROUP", "mailer", "alive", "COUNT", "1", "STREAMS", orders.LogKey(), ">")
-			}, code: "lease-ended", severity: doctor.Warning, where: mailer, what: "1 consumers hold 2 entries",
+			}, code: "lease-ended", severity: doctor.Warning, where: mailer, what: "1 consumer is silent past the lease of 30s, 2 entries are pending",
 		},
 		{
 			name: "B34: many dead consumers", spoil: func(f *fixture) {
 				for i := range 1000 {
 					f.do("HSET", orders.OwnersKey("mailer"), fmt.Sprint("old", i), "1", fmt.Sprint("old", i, ":beat"), long)
 				}
-			}, code: "consumers-dead", severity: doctor.Warning, where: mailer, what: "1000 consumers are silent",
+			}, code: "consumers-dead", severity: doctor.Warning, where: mailer, what: "1000 consumers are silent, and nothing is pending for them",
 		},
 		{
 			name: "dead letters", spoil: func(f *fixture) { f.do("XADD", orders.DeadKey("mailer"), "*", "entry", "1-1") },
-			code: "dead-letters", severity: doctor.Warning, where: mailer, what: "1 entries were put aside",
+			code: "dead-letters", severity: doctor.Warning, where: mailer, what: "1 entry was put aside",
 		},
 		{
 			name: "B62: pending entries that were trimmed", spoil: func(f *fixture) { f.do("XTRIM", orders.LogKey(), "MAXLEN", "1") },
@@ -147,7 +156,9 @@ func TestFound(t *testing.T) {
 				require.Equal(t, where, got.Where)
 				require.Contains(t, got.What, tt.what)
 				require.NotEmpty(t, got.Do)
-				f.do("CONFIG", "SET", "maxmemory", "0")
+				if tt.code != "not-examined" {
+					f.do("CONFIG", "SET", "maxmemory", "0")
+				}
 			})
 		}
 	}

@@ -60,7 +60,10 @@ type Lack struct {
 }
 
 // Unexamined is what could not be looked at.
-type Unexamined struct{ Where, What, Why, Do string }
+type Unexamined struct {
+	Where, What, Why, Do string
+	All                  bool // for lack of it no scope was examined
+}
 
 // Marks are where a finding begins. Zero fields are the defaults.
 type Marks struct {

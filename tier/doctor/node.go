@@ -25,7 +25,7 @@ func (e *examination) node(ctx context.Context, n tier.Node) Node {
 	facts := Node{Addr: n.Addr}
 	ask := func(what string, words ...string) (rueidis.RedisMessage, bool) {
 		m, err := n.Do(ctx, words...)
-		if errors.Is(err, tier.ErrPermission) {
+		if errors.Is(err, tier.ErrPermission) || errors.Is(err, tier.ErrServer) { // such as of a command that was renamed away
 			e.unexamined(what, n.Addr, err)
 		} else if class := tier.Classify(err); class != nil && class.Reaction == tier.BackOff {
 			facts.Silent = err.Error()

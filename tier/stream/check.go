@@ -107,7 +107,7 @@ func (c *check) numbers(ctx context.Context) error {
 	}
 	holder, err := c.client.ScopeOfNode(ctx, registered)
 	if err == nil && holder != c.scope {
-		c.broken(tier.NodesKey, "number %d belongs to %q and to %q", registered, c.scope, holder)
+		c.broken(tier.NodesKey, "has number %d for scope %q, and holds it for %q", registered, c.scope, holder)
 	}
 	return err
 }

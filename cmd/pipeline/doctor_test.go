@@ -37,7 +37,7 @@ func TestDoctor(t *testing.T) {
 	raw(t, s, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	r = p.run("doctor", "--output", "text")
 	require.Equal(t, 1, r.code)
-	require.Regexp(t, `^ERRORS\n  \S+  eviction\n    maxmemory-policy is allkeys-lru: .*\n    -> CONFIG SET maxmemory-policy noeviction, then CONFIG REWRITE, or write it into the configuration\n       file: a restart forgets it otherwise\nWARNINGS\n  \S+  persistence\n`, r.out)
+	require.Regexp(t, `^ERRORS\n  \S+  eviction\n    maxmemory-policy is allkeys-lru: .*\n    -> CONFIG SET maxmemory-policy noeviction, then CONFIG REWRITE, or write it into the\n       configuration file: a restart forgets it otherwise\nWARNINGS\n  \S+  persistence\n`, r.out)
 	require.Contains(t, r.errOut, "1 error, 1 warning, 0 notes")
 	for _, line := range r.lines() {
 		require.LessOrEqual(t, len(line), 100)

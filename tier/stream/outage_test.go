@@ -2,12 +2,9 @@ package stream_test
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,55 +18,16 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// counted is a listener before a server that counts who connects, and hangs up on them while the server is down.
-type counted struct {
-	listen      net.Listener
-	connections atomic.Int64
-}
-
-func count(t testing.TB, s *tiertest.Server) *counted {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	c := &counted{listen: l}
-	var wg sync.WaitGroup
-	carry := func(a, b net.Conn) {
-		_, _ = io.Copy(a, b)
-		a.Close()
-		b.Close()
-	}
-	wg.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.connections.Add(1)
-			server, err := net.Dial(s.Network(), s.Addr())
-			if err != nil {
-				client.Close()
-				continue
-			}
-			wg.Go(func() { carry(client, server) })
-			wg.Go(func() { carry(server, client) })
-		}
-	})
-	t.Cleanup(func() { l.Close(); wg.Wait() })
-	return c
-}
-
-func (c *counted) URL() string { return "valkey://" + c.listen.Addr().String() }
-
 // TestServerDown (B50): against a server that is down, a writer tries with growing pauses, for RetryFor, and says then
 // that it cannot be reached; when the server is back in time, everything goes in once.
 func TestServerDown(t *testing.T) {
 	t.Parallel()
 	s := tiertest.Private(t, tiertest.Valkey, "--appendonly", "yes", "--appendfsync", "always")
-	gate := count(t, s)
-	f := setUpThrough(t, s, gate)
+	f, proxy := setUpProxied(t, s)
 	w := f.writer(stream.WriterConfig{RetryFor: 1500 * time.Millisecond})
 	ids := f.append(w, 1)
 	s.Kill()
-	before := gate.connections.Load()
+	before := proxy.Attempts()
 	began := time.Now()
 	var wg sync.WaitGroup
 	for range 50 {
@@ -83,9 +41,9 @@ func TestServerDown(t *testing.T) {
 	wg.Wait()
 	took := time.Since(began)
 	require.GreaterOrEqual(t, took, time.Second)
-	tries := gate.connections.Load() - before
+	tries := proxy.Attempts() - before
 	require.NotZero(t, tries)
-	require.LessOrEqual(t, tries, int64(10+10*took.Seconds()), "a storm of connections in %s", took)
+	require.LessOrEqual(t, tries, int(10+10*took.Seconds()), "a storm of connections in %s", took)
 
 	late := f.start(w, "back in time")
 	require.NoError(t, s.Restart(f.ctx))

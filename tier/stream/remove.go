@@ -116,19 +116,6 @@ func codeAndCount(op string, m rueidis.RedisMessage, parts int) (code string, n 
 	return code, n, err
 }
 
-// field is what the scope's hash says of the stream; empty: nothing.
-func (p *place) field(ctx context.Context) (string, error) {
-	key := tier.ScopeKey(p.addr.Scope)
-	m, err := p.client.Do(ctx, key, p.client.B().Hget().Key(key).Field(tier.StreamField(p.addr.Stream)).Build())
-	if rueidis.IsRedisNil(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return m.ToString()
-}
-
 // belongings counts what belongs to the stream, and lists the keys beside the log; field is what the scope's hash says of
 // it. ErrNoStream.
 func (p *place) belongings(ctx context.Context) (going Removed, field string, parts []string, err error) {

@@ -2,7 +2,6 @@ package stream_test
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -121,45 +120,6 @@ func TestReplicasFrozen(t *testing.T) {
 	}
 }
 
-// switched is a listener before one of two servers: where clients are sent after a failover.
-type switched struct {
-	listen net.Listener
-	target atomic.Pointer[tiertest.Server]
-}
-
-func switchTo(t testing.TB, s *tiertest.Server) *switched {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	w := &switched{listen: l}
-	w.target.Store(s)
-	var wg sync.WaitGroup
-	carry := func(a, b net.Conn) {
-		_, _ = io.Copy(a, b)
-		a.Close()
-		b.Close()
-	}
-	wg.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			to := w.target.Load()
-			server, err := net.Dial(to.Network(), to.Addr())
-			if err != nil {
-				client.Close()
-				continue
-			}
-			wg.Go(func() { carry(client, server) })
-			wg.Go(func() { carry(server, client) })
-		}
-	})
-	t.Cleanup(func() { l.Close(); wg.Wait() })
-	return w
-}
-
-func (w *switched) URL() string { return "valkey://" + w.listen.Addr().String() }
-
 // loaded are writers that append one message after another, each with a key of its own, until they are stopped.
 type loaded struct {
 	f     *fixture
@@ -247,8 +207,8 @@ func TestReplicasFailover(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			r := tiertest.NewReplicated(t, kind)
-			gate := switchTo(t, r.Primary)
-			client := patient(t, gate, 2*time.Second)
+			proxy := tiertest.NewProxy(t, r.Primary)
+			client := patient(t, proxy, 2*time.Second)
 			f := &fixture{t: t, ctx: testContext(t), server: r.Replica, client: client, address: tiertest.Scope(t) + "/orders"}
 			cfg := stream.WriterConfig{Address: f.address, Replicas: 1, RetryFor: time.Minute}
 			packs := cfg
@@ -257,7 +217,7 @@ func TestReplicasFailover(t *testing.T) {
 			l.grow(300)
 			r.Primary.Kill()
 			r.Replica.Command(t, "REPLICAOF", "NO", "ONE")
-			gate.target.Store(r.Replica)
+			proxy.Switch(r.Replica)
 			old := r.Primary
 			require.NoError(t, old.Restart(f.ctx))
 			host, port, err := net.SplitHostPort(r.Replica.Addr())

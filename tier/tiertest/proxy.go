@@ -24,6 +24,7 @@ type Proxy struct {
 	commands map[string]int
 	plans    []*plan
 	dropped  int
+	attempts int
 	delay    time.Duration
 	refuse   bool
 	gate     chan struct{} // closed: bytes pass
@@ -134,6 +135,14 @@ func (p *Proxy) Connections() int {
 	return len(p.links)
 }
 
+// Attempts is how many connections clients have made so far, those to a server
+// that was down as well.
+func (p *Proxy) Attempts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.attempts
+}
+
 // Cut ends all connections. New ones are welcome.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
@@ -167,9 +176,10 @@ func (p *Proxy) Switch(s *Server) {
 	p.server = s
 }
 
-func (p *Proxy) target() *Server {
+func (p *Proxy) attempt() (to *Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.attempts++
 	return p.server
 }
 
@@ -225,7 +235,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		to := p.target()
+		to := p.attempt()
 		server, err := net.Dial(to.Network(), to.Addr())
 		if err != nil {
 			client.Close() // a server that is down: as near to a refusal as we get

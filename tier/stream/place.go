@@ -1,0 +1,130 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// place is a stream on a server: its address, and what its ids are derived from once that is known.
+type place struct {
+	client   *tier.Client
+	addr     tier.Address
+	identity atomic.Pointer[codec.Identity]
+}
+
+func newPlace(client *tier.Client, address string) (*place, error) {
+	addr, err := tier.ParseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	return &place{client: client, addr: addr}, nil
+}
+
+// known returns the identity, asking the server for it when it is not known yet. ErrNoStream, ErrStreamRemoved.
+func (p *place) known(ctx context.Context) (codec.Identity, error) {
+	if id := p.identity.Load(); id != nil {
+		return *id, nil
+	}
+	key := tier.ScopeKey(p.addr.Scope)
+	m, err := p.client.Do(ctx, key, p.client.B().Hmget().Key(key).Field(tier.NodeField, tier.StreamField(p.addr.Stream)).Build())
+	if err != nil {
+		return codec.Identity{}, err
+	}
+	row, err := tier.Texts("HMGET "+key, m, 2)
+	if err != nil {
+		return codec.Identity{}, err
+	}
+	if row[1] == "" {
+		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
+	}
+	declared, err := parseDeclaration(row[1])
+	switch {
+	case declared.removed:
+		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
+	case err != nil:
+		return codec.Identity{}, fmt.Errorf("stream: %s: %s: %w", key, p.addr.Stream, err)
+	}
+	node, err := strconv.Atoi(row[0])
+	if err != nil {
+		return codec.Identity{}, fmt.Errorf("stream: %s: node number %.32q: run 'pipeline check %s'", key, row[0], p.addr.Scope)
+	}
+	id := codec.Identity{Brand: declared.brand, Node: node, Exclusive: declared.exclusive}
+	p.identity.Store(&id)
+	return id, nil
+}
+
+// field is what the scope's hash says of the stream; empty: nothing.
+func (p *place) field(ctx context.Context) (string, error) {
+	key := tier.ScopeKey(p.addr.Scope)
+	m, err := p.client.Do(ctx, key, p.client.B().Hget().Key(key).Field(tier.StreamField(p.addr.Stream)).Build())
+	if rueidis.IsRedisNil(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return m.ToString()
+}
+
+// readable is known, or a log that another program filled: its entries are foreign. ErrNoStream, ErrStreamRemoved.
+func (p *place) readable(ctx context.Context) error {
+	_, err := p.known(ctx)
+	if !errors.Is(err, ErrNoStream) {
+		return err
+	}
+	key := p.addr.LogKey()
+	m, askErr := p.client.Do(ctx, key, p.client.B().Exists().Key(key).Build())
+	if askErr != nil {
+		return askErr
+	}
+	if n, askErr := m.AsInt64(); askErr != nil || n == 1 {
+		return askErr
+	}
+	return err
+}
+
+// isRemoved is ErrStreamRemoved when the stream is marked so now, whatever is known of it.
+func (p *place) isRemoved(ctx context.Context) error {
+	field, err := p.field(ctx)
+	if err == nil && strings.HasPrefix(field, tier.GoneMark) {
+		err = fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
+	}
+	return err
+}
+
+// gone tells a reader that misses history whether that is because the stream was removed.
+func (p *place) gone(ctx context.Context, err error) error {
+	if errors.Is(err, ErrTrimmed) {
+		return cmp.Or(p.isRemoved(ctx), err)
+	}
+	return err
+}
+
+// identify is known for entries that were read just now: the first writer declares the stream before it appends, so when
+// it is still undeclared, they are all foreign.
+func (p *place) identify(ctx context.Context) error {
+	_, err := p.known(ctx)
+	if errors.Is(err, ErrNoStream) {
+		return nil
+	}
+	return err
+}
+
+// records decodes an entry, after identify. Of a stream that nobody declared, every entry is foreign.
+func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
+	var id codec.Identity
+	if known := p.identity.Load(); known != nil {
+		id = *known
+	}
+	return id.Records(dst, e)
+}

@@ -42,7 +42,7 @@ elseif number ~= last + 1 then
   return {'order', '', 0, 0}
 end
 if not last then -- asked once a producer: a right that is lacking must not show after the first write
-  for _, cmd in ipairs({{'SET', producer, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}}) do
+  for _, cmd in ipairs({{'SET', producer, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}, {'TIME'}}) do
     if not redis.acl_check_cmd(unpack(cmd)) then
       return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
     end

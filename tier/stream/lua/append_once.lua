@@ -30,7 +30,7 @@ if first and (by == token or now < tonumber(till)) then
   call('SET', seen, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
   return {by == token and 'dup' or 'seen', first, 1, 1}
 end
-for _, cmd in ipairs({{'SET', seen, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}}) do
+for _, cmd in ipairs({{'SET', seen, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then -- which must not show after the first write
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
   end

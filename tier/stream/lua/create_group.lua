@@ -61,6 +61,12 @@ if not deleted and (floor or lost) then
     code, after, start = 'restarted', '0-0', '0-0'
   end
 end
+-- Asked first, since a right that is lacking must not show halfway.
+for name, cmd in pairs({['xinfo|stream'] = {'XINFO', 'STREAM', log}, del = {'DEL', group, owners}, hset = {'HSET', group, '-', '-'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
+  end
+end
 call('XGROUP', 'CREATE', log, name, after, 'MKSTREAM')
 local added, last = top()
 if after == '$' then after = last end

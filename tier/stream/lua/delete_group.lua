@@ -9,6 +9,12 @@
 local log, group, owners = KEYS[1], KEYS[2], KEYS[3]
 local name, mark = ARGV[1], ARGV[2]
 
+-- Asked first, since a right that is lacking must not show halfway.
+for name, cmd in pairs({exists = {'EXISTS', log}, ['xgroup|destroy'] = {'XGROUP', 'DESTROY', log, name}, time = {'TIME'}, hset = {'HSET', group, '-', '-'}, pexpire = {'PEXPIRE', group, mark}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
+  end
+end
 local known = redis.call('DEL', group, owners)
 local there = 0
 if redis.call('EXISTS', log) == 1 then there = redis.call('XGROUP', 'DESTROY', log, name) end

@@ -9,6 +9,9 @@ local log, owners = KEYS[1], KEYS[2]
 local group, member = ARGV[1], ARGV[2]
 
 if redis.call('XPENDING', log, group, '-', '+', 1, member)[1] then return 0 end
-redis.call('HDEL', owners, member, member .. ':beat')
+if not redis.acl_check_cmd('HDEL', owners, member) then -- asked first, since it must not show halfway
+  return redis.error_reply("NOPERM the user has no permissions to run the 'hdel' command")
+end
 redis.call('XGROUP', 'DELCONSUMER', log, group, member)
+redis.call('HDEL', owners, member, member .. ':beat')
 return 1

@@ -30,6 +30,12 @@ local function above(a, b)
   return am > bm or (am == bm and tonumber(as) > tonumber(bs))
 end
 
+-- Asked first, since a right that is lacking must not show halfway.
+for name, cmd in pairs({unlink = {'UNLINK', log}, ['xgroup|create'] = {'XGROUP', 'CREATE', log, '-', '0-0'}, ['xgroup|destroy'] = {'XGROUP', 'DESTROY', log, '-'}, xsetid = {'XSETID', log, '0-1'}, hset = {'HSET', log, '-', '-'}, del = {'DEL', log}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
+  end
+end
 call('UNLINK', log) -- takes no longer for many entries, which XTRIM does
 call('XGROUP', 'CREATE', log, '-', '0-0', 'MKSTREAM') -- the only way to an empty log
 call('XGROUP', 'DESTROY', log, '-')

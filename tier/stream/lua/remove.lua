@@ -22,6 +22,12 @@ if call('EXISTS', log) == 1 then
   end
   entries = call('XLEN', log)
 end
+-- Asked first, since a right that is lacking must not show halfway.
+for name, cmd in pairs({hset = {'HSET', scope, field, '-'}, unlink = {'UNLINK', log}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
+  end
+end
 if string.sub(declared, 1, 1) ~= '-' then call('HSET', scope, field, '-' .. declared) end
 local keys = call('UNLINK', log)
 for i = 3, #KEYS do keys = keys + call('UNLINK', KEYS[i]) end

@@ -16,6 +16,12 @@ for _, g in ipairs(redis.call('XINFO', 'GROUPS', log)) do
   if g[2] == name then pending = g[6] end
 end
 if pending < 0 then return -1 end
+-- Asked first, since a right that is lacking must not show halfway.
+for name, cmd in pairs({['xgroup|create'] = {'XGROUP', 'CREATE', log, name, '0-0'}, ['xgroup|destroy'] = {'XGROUP', 'DESTROY', log, name}, ['xinfo|stream'] = {'XINFO', 'STREAM', log}, hset = {'HSET', group, '-', '-'}, del = {'DEL', owners}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
+  end
+end
 redis.call('XGROUP', 'DESTROY', log, name)
 redis.call('XGROUP', 'CREATE', log, name, after)
 local info = redis.call('XINFO', 'STREAM', log)

@@ -14,12 +14,15 @@ for _, c in ipairs(redis.call('XINFO', 'CONSUMERS', log, group)) do pending[c[2]
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local retired = 0
+if not redis.acl_check_cmd('HDEL', owners, '-') then -- asked first, since it must not show halfway
+  return redis.error_reply("NOPERM the user has no permissions to run the 'hdel' command")
+end
 local rows = redis.call('HGETALL', owners)
 for i = 1, #rows, 2 do
   local member = string.match(rows[i], '^(.*):beat$')
   if member and now - tonumber(rows[i + 1]) > silence and (pending[member] or 0) == 0 then
-    redis.call('HDEL', owners, member, rows[i])
     redis.call('XGROUP', 'DELCONSUMER', log, group, member)
+    redis.call('HDEL', owners, member, rows[i])
     retired = retired + 1
   end
 end

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -38,10 +39,19 @@ at is a note. The exit code is 1 with an error; --strict: with a warning, too.`,
 					return err
 				}
 			}
+			connected := false
 			err := a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
+				connected = true
 				return a.doctor(ctx, client, args, strict)
 			})
-			if f, ok := doctor.Refused(err); ok {
+			f, ok := doctor.Refused(err)
+			if !ok && !connected && errors.Is(err, errNothing) {
+				f, ok = doctor.Finding{
+					Severity: doctor.Error, Code: "unreachable", Where: "server",
+					What: fmt.Sprintf("it let nobody in within --timeout %s", a.timeout), Do: "give it longer, or check that the server answers",
+				}, true
+			}
+			if ok {
 				return a.diagnosed(doctor.Report{Findings: []doctor.Finding{f}}, strict)
 			}
 			return err
@@ -81,6 +91,9 @@ func (a *app) diagnosed(r doctor.Report, strict bool) error {
 	}
 	sum := fmt.Sprintf("%s, %s, %s in %s", show.Count(counts[doctor.Error], "error"), show.Count(counts[doctor.Warning], "warning"),
 		show.Count(counts[doctor.Note], "note"), examined)
+	if r.Nodes == 0 {
+		sum = strings.TrimSuffix(sum, " in "+examined) + ": nothing could be examined"
+	}
 	if counts[doctor.Error] > 0 || (strict && counts[doctor.Warning] > 0) {
 		return fmt.Errorf("%s", sum)
 	}

@@ -48,5 +48,30 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, 1, r.code)
 	require.Equal(t, "wire-version", object(t, r)["code"])
 	require.Equal(t, 1, strings.Count(r.errOut, "\n"))
-	require.Equal(t, 1, onServer(t, "unix:///nowhere.sock").run("doctor").code)
+}
+
+// TestDoctorAtTheDoor: who is not let in gets a finding all the same, in either form, and exit code 1.
+func TestDoctorAtTheDoor(t *testing.T) {
+	t.Parallel()
+	frozen := tiertest.NewProxy(t, shared)
+	frozen.Freeze()
+	for _, tt := range []struct {
+		url, what string
+		args      []string
+	}{
+		{"unix:///nowhere.sock", "the server cannot be reached", nil},
+		{frozen.URL(), "it let nobody in within --timeout 1s", []string{"--timeout", "1s"}},
+	} {
+		p := onServer(t, tt.url)
+		r := p.run(append(tt.args, "doctor")...)
+		require.Equal(t, 1, r.code)
+		found := object(t, r)
+		require.Equal(t, "unreachable", found["code"])
+		require.Equal(t, "error", found["severity"])
+		require.Contains(t, found["what"], tt.what)
+		require.Equal(t, "pipeline: 1 error, 0 warnings, 0 notes: nothing could be examined\n", r.errOut)
+		r = p.run(append(tt.args, "doctor", "--output", "text")...)
+		require.Equal(t, 1, r.code)
+		require.Contains(t, r.out, "ERRORS\n  server  unreachable\n    "+tt.what)
+	}
 }

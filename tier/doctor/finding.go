@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/echomq/pipeline/tier"
 )
@@ -50,8 +51,8 @@ func sorted(list []Finding) []Finding {
 	return list
 }
 
-// Refused makes a finding of why tier.Dial has failed, so that a server which lets nobody in is diagnosed too. It is
-// false for what the error says better itself, such as a server that does not run.
+// Refused makes a finding of why tier.Dial has failed, so that a deployment which lets nobody in is diagnosed too. It is
+// false for what no server and no network has said, such as a bad URL, or a caller who stopped waiting.
 func Refused(err error) (Finding, bool) {
 	var version *tier.VersionError
 	var denied *tier.PermissionError
@@ -68,5 +69,25 @@ func Refused(err error) (Finding, bool) {
 	case errors.As(err, &denied):
 		return Finding{Error, "rights", "user", denied.Text, "grant at least GET on " + tier.VersionKey + ", with ACL SETUSER"}, true
 	}
-	return Finding{}, false
+	class := tier.Classify(err)
+	var failed *tier.Error
+	if !errors.As(err, &failed) || class == tier.ErrCancelled || class == tier.ErrClosed {
+		return Finding{}, false
+	}
+	what, do, _ := strings.Cut(class.Advice, ": ") // which is of that form
+	return Finding{Error, refusal(class), "server", what + ": " + failed.Err.Error(), do}, true
+}
+
+func refusal(class *tier.Class) string {
+	switch class {
+	case tier.ErrAuth:
+		return "auth"
+	case tier.ErrTLS:
+		return "tls"
+	case tier.ErrClusterDown, tier.ErrMoved:
+		return "cluster"
+	case tier.ErrServer:
+		return "refused"
+	}
+	return "unreachable"
 }

@@ -1,10 +1,12 @@
 package doctor_test
 
 import (
+	"context"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -137,7 +139,7 @@ func TestRefused(t *testing.T) {
 	found, ok = dial(f.server.URL())
 	require.True(t, ok)
 	require.Contains(t, found.What, `"\xff\xfe"`)
-	_, ok = dial("unix:///nowhere.sock")
+	_, ok = dial("nowhere")
 	require.False(t, ok)
 	_, ok = doctor.Refused(nil)
 	require.False(t, ok)
@@ -147,4 +149,46 @@ func TestRefused(t *testing.T) {
 	found, ok = dial(pair.Replica.URL())
 	require.True(t, ok)
 	require.Equal(t, "read-only", found.Code)
+}
+
+// TestNobodyGetsIn: each way in which Dial fails at the door has a code, what was said there, and what to do.
+func TestNobodyGetsIn(t *testing.T) {
+	s := tiertest.Private(t, tiertest.Valkey)
+	proxy := tiertest.NewProxy(t, s)
+	guest := tiertest.NewUser(t, []*tiertest.Server{s}, "+@all", "~*")
+	sealed := tiertest.NewTLS(t, tiertest.Valkey, tiertest.NewAuthority(t))
+	down := tiertest.Private(t, tiertest.ValkeyCluster)
+	down.Command(t, "CLUSTER", "DELSLOTS", "0")
+	tiertest.Eventually(t, time.Minute, func() (bool, string) {
+		info := down.Command(t, "CLUSTER", "INFO")
+		text, _ := info.ToString()
+		return strings.Contains(text, "cluster_state:fail"), text
+	})
+	frozen := tiertest.NewProxy(t, s)
+	frozen.Freeze()
+	refusing := tiertest.Private(t, tiertest.Valkey, "--databases", "1")
+	tests := []struct{ name, url, code, what, do string }{
+		{"nobody listens", "unix:///nowhere.sock", "unreachable", "the server cannot be reached: ", "check the address"},
+		{"a wrong password", strings.Replace(guest.At(proxy), "@", "x@", 1), "auth", "WRONGPASS", "put them into the URL file"},
+		{"an unknown authority", sealed.With(), "tls", "no trusted connection: ", "check ca"},
+		{"a frozen server", frozen.URL(), "unreachable", "no reply", "check the server's load"},
+		{"a cluster that is down", down.URL(), "cluster", "the cluster does not serve this slot: ", "check CLUSTER INFO"},
+		{"no such database", refusing.URL() + "?db=3", "refused", "out of range", "its reply says why"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := tier.Dial(t.Context(), tt.url, tier.Options{CallTimeout: time.Second})
+			found, ok := doctor.Refused(err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, tt.code, found.Code, "%v", err)
+			require.Equal(t, doctor.Error, found.Severity)
+			require.Contains(t, found.What, tt.what)
+			require.Contains(t, found.Do, tt.do)
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := tier.Dial(ctx, s.URL(), tier.Options{})
+	_, ok := doctor.Refused(err)
+	require.False(t, ok)
 }

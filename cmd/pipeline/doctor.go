@@ -15,6 +15,7 @@ import (
 
 func doctorCommand(a *app) *cobra.Command {
 	var strict bool
+	var as doctor.As
 	cmd := &cobra.Command{
 		Use:   "doctor [SCOPE...]",
 		Short: "Find what is wrong with a deployment, and say what to do",
@@ -26,23 +27,24 @@ died, dead letters. Nothing is changed.
 
 A finding is an error when something does not work or messages will be lost, a
 warning when it will be one if nobody acts, or a note. What the user may not look
-at is a note. The exit code is 1 with an error; --strict: with a warning, too.`,
+at is a note. The exit code is 1 with an error; --strict: with a warning, too.
+
+What the user lacks of a role (writer, reader, consumer, operator) is a note, for it
+need not have them all. With --as it is an error: SCOPE may be an address then, and
+--group name a group, whose keys the user is to have.`,
 		Example: `  pipeline doctor
-  pipeline doctor shop --strict --output json`,
+  pipeline doctor shop --strict --output json
+  pipeline doctor shop/orders --as consumer --group mailer`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, scope := range args {
-				if addr, err := tier.ParseAddress(scope); err == nil {
-					return usagef("doctor takes scopes: %s", addr.Scope)
-				}
-				if err := tier.CheckName("scope", scope); err != nil {
-					return err
-				}
+			scopes, err := scopesOf(args, &as)
+			if err != nil {
+				return err
 			}
 			connected := false
-			err := a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
+			err = a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
 				connected = true
-				return a.doctor(ctx, client, args, strict)
+				return a.doctor(ctx, client, doctor.Options{Scopes: scopes, As: as}, strict)
 			})
 			f, ok := doctor.Refused(err)
 			if !ok && !connected && errors.Is(err, errNothing) {
@@ -58,16 +60,44 @@ at is a note. The exit code is 1 with an error; --strict: with a warning, too.`,
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there is a warning, too")
+	cmd.Flags().Var(choice(&as.Role, doctor.Roles()...), "as", "the role that the user is to have: what it lacks is an error")
+	cmd.Flags().StringVar(&as.Group, "group", "", "the group that it is to consume or operate, with --as")
 	return cmd
 }
 
-func (a *app) doctor(ctx context.Context, client *tier.Client, scopes []string, strict bool) error {
-	for _, scope := range scopes {
+// scopesOf are the scopes of the arguments. With a role, one may be an address.
+func scopesOf(args []string, as *doctor.As) (scopes []string, err error) {
+	if as.Group != "" && as.Role == "" {
+		return nil, usagef("--group needs --as, and names whose keys the role is to have")
+	}
+	if as.Group != "" {
+		err = tier.CheckName("group", as.Group)
+	}
+	for _, arg := range args {
+		addr, notAddress := tier.ParseAddress(arg)
+		switch {
+		case notAddress == nil && as.Role == "":
+			return nil, usagef("doctor takes scopes: %s", addr.Scope)
+		case notAddress == nil && len(args) > 1:
+			return nil, usagef("with --as, doctor takes scopes or one address")
+		case notAddress == nil:
+			arg, as.Stream = addr.Scope, addr.Stream
+		}
+		if err == nil {
+			err = tier.CheckName("scope", arg)
+		}
+		scopes = append(scopes, arg)
+	}
+	return scopes, err
+}
+
+func (a *app) doctor(ctx context.Context, client *tier.Client, o doctor.Options, strict bool) error {
+	for _, scope := range o.Scopes {
 		if err := a.mustExist(ctx, client, scope); err != nil && codeOf(err) == exitNotFound {
 			return err
 		}
 	}
-	r, err := doctor.Examine(ctx, client, doctor.Options{Scopes: scopes})
+	r, err := doctor.Examine(ctx, client, o)
 	if err != nil {
 		return err
 	}

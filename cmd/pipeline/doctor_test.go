@@ -26,6 +26,16 @@ func TestDoctor(t *testing.T) {
 	r = p.run("doctor", "shop/orders")
 	require.Equal(t, 2, r.code)
 	require.Equal(t, "pipeline: doctor takes scopes: shop\n", r.errOut)
+	p.ok("doctor", "shop/orders", "--as", "consumer", "--group", "mailer")
+	for _, args := range [][]string{
+		{"shop", "--group", "mailer"}, {"shop/orders", "shop", "--as", "writer"}, {"--as", "king"}, {"shop", "--as", "consumer", "--group", "a:b"},
+	} {
+		require.Equal(t, 2, p.run(append([]string{"doctor"}, args...)...).code, "%q", args)
+	}
+	user := tiertest.NewUser(t, []*tiertest.Server{s}, "+@all", "-xdel", "~*")
+	guest := onServer(t, user.At(s))
+	require.Equal(t, "note", object(t, guest.given("").ok("doctor", "shop", "--strict"))["severity"])
+	require.Equal(t, "error", object(t, guest.run("doctor", "shop", "--as", "writer"))["severity"])
 
 	raw(t, s, "CONFIG", "SET", "appendonly", "no")
 	r = p.ok("doctor")

@@ -205,18 +205,25 @@ func (d *diagnosis) registry(r *Registry) {
 }
 
 func (d *diagnosis) rights(lacks []Lack) {
-	type place struct{ scope, role string }
-	what := map[place][]string{}
-	var order []place
+	type part struct {
+		scope, role string
+		meant       bool
+	}
+	what := map[part][]string{}
+	var order []part
 	for _, l := range lacks {
-		p := place{l.Scope, l.Role}
+		p := part{l.Scope, l.Role, l.Meant}
 		if what[p] == nil {
 			order = append(order, p)
 		}
 		what[p] = append(what[p], l.What)
 	}
 	for _, p := range order {
-		d.add(Warning, "rights", "scope "+p.scope, "the user cannot be a "+p.role+": it lacks "+strings.Join(what[p], ", "), "grant it with ACL SETUSER, if it is to be one")
+		severity, do := Note, "nothing, if it is not to be one; else grant it with ACL SETUSER, see docs/security.md"
+		if p.meant {
+			severity, do = Error, "grant it with ACL SETUSER, see docs/security.md"
+		}
+		d.add(severity, "rights", "scope "+p.scope, "the user cannot be "+p.role+": it lacks "+strings.Join(what[p], ", "), do)
 	}
 }
 

@@ -143,7 +143,10 @@ func TestDiagnose(t *testing.T) {
 		{"no scope could be listed", func(f *doctor.Facts) { f.Unexamined = []doctor.Unexamined{{Where: "a", What: "it", All: true}} }, "warning not-examined a"},
 		{"two lacks of a role", func(f *doctor.Facts) {
 			f.Rights = []doctor.Lack{{Scope: "shop", Role: "writer", What: "x"}, {Scope: "shop", Role: "writer", What: "y"}}
-		}, "warning rights scope shop"},
+		}, "note rights scope shop"},
+		{"a lack of the role that the user is to have", func(f *doctor.Facts) {
+			f.Rights = []doctor.Lack{{Scope: "shop", Role: "writer", What: "x", Meant: true}}
+		}, "error rights scope shop"},
 		{"not examined", func(f *doctor.Facts) { f.Unexamined = []doctor.Unexamined{{Where: "a", What: "it"}} }, "note not-examined a"},
 	}
 	for _, tt := range tests {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // Options of Examine. The zero value examines everything.
 type Options struct {
 	Scopes []string // to examine; none: all of the registry
+	As     As       // the role that the user is to have: what it lacks of it is an error, and of the others not asked
 	Marks  Marks
 	Now    func() time.Time // the host's clock; nil: time.Now
 }
@@ -31,10 +33,13 @@ func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error
 			return Report{}, err
 		}
 	}
+	if o.As.Role != "" && !slices.Contains(Roles(), o.As.Role) {
+		return Report{}, fmt.Errorf("doctor: no role is called %q: there are %s", o.As.Role, strings.Join(Roles(), ", "))
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	e := &examination{client: client, now: o.Now}
+	e := &examination{client: client, as: o.As, now: o.Now}
 	e.nodes(ctx)
 	err := errors.Join(e.tolerate(ctx, "the version key", tier.VersionKey, e.wire(ctx)), e.tolerate(ctx, "the registry, or part of it,", tier.NodesKey, e.registry(ctx)))
 	scopes := slices.Compact(slices.Sorted(slices.Values(o.Scopes)))
@@ -64,6 +69,7 @@ func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error
 
 type examination struct {
 	client *tier.Client
+	as     As
 	now    func() time.Time
 	facts  Facts
 }
@@ -165,7 +171,7 @@ func (e *examination) scope(ctx context.Context, name string) error {
 	if err := e.tolerate(ctx, "its streams", where, e.streams(ctx, &s)); err != nil {
 		return err
 	}
-	lacks, err := lacking(ctx, e.client, name)
+	lacks, err := lacking(ctx, e.client, &s, e.as)
 	if err := e.tolerate(ctx, "the user's rights", where, err); err != nil {
 		return err
 	}

@@ -55,7 +55,8 @@ type Stream struct {
 
 // Lack is a right that the user does not have.
 type Lack struct {
-	Scope, Role string // the role that needs it: writer, reader, consumer
+	Scope, Role string // the role that needs it, of Roles
+	Meant       bool   // the user is to have the role
 	What        string // "the command XADD", "the key ..."
 }
 

@@ -83,5 +83,5 @@ func (u userURL) URL() string { return string(u) }
 
 // cutRole takes a role's lack out of a finding.
 func cutRole(what, role string) (string, bool) {
-	return strings.CutPrefix(what, "the user cannot be a "+role+": ")
+	return strings.CutPrefix(what, "the user cannot be "+role+": ")
 }

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/redis/rueidis"
+
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
 )
 
 var (
@@ -72,93 +75,155 @@ var roles = map[string][]need{
 		on("owners", "HSET", "f", "v"), on("owners", "HDEL", "f"), on("owners", "HEXISTS", "f"), on("owners", "HINCRBY", "f", "1"),
 		on("owners", "HGETALL"), on("owners", "DEL"), on("dead", "XADD", "*", "f", "v"),
 	),
+	"operator": append(
+		runs("nodes", "scope", "log", "group"), clock,
+		on("version", "GET"), on("nodes", "HGET", "f"), on("nodes", "HSCAN", "0"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"),
+		on("scope", "HSET", "f", "v"), on("scope", "HSCAN", "0"), on("scope", "TYPE"), on("log", "EXISTS"), on("log", "TYPE"), on("log", "XLEN"),
+		on("log", "XRANGE", "-", "+"), on("log", "XPENDING", "g"), on("log", "XSETID", "0-1"), on("log", "UNLINK"),
+		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "STREAM"),
+		sub("log", "XINFO", "GROUPS"), sub("log", "XINFO", "CONSUMERS", "g"), on("group", "HGET", "f"), on("group", "HMGET", "f"),
+		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
+		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "DEL"), on("owners", "UNLINK"), on("dead", "XLEN"), on("dead", "UNLINK"),
+		on("pid", "UNLINK"), on("seen", "UNLINK"), need{command: "SCAN", words: func(string) []string { return []string{"SCAN", "0"} }},
+	),
 }
 
-// roleNames are in the order in which a person reads them.
-var roleNames = []string{"writer", "reader", "consumer"}
+// Roles are the names of the roles, in the order in which a person reads them.
+func Roles() []string { return []string{"writer", "reader", "consumer", "operator"} }
 
-// keysOf are keys as the roles use them, of names that stand for any.
-func keysOf(scope string) map[string]string {
-	a := tier.Address{Scope: scope, Stream: "x"}
-	return map[string]string{
-		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(scope), "log": a.LogKey(), "pid": a.ProducerKey("x"),
-		"seen":  a.SeenKey("x"),
-		"group": a.GroupKey("x"), "owners": a.OwnersKey("x"), "dead": a.DeadKey("x"),
-	}
+// As is the role that the user is to have. Stream and Group are what it is to have it for; empty: what of the scope it has
+// most rights on. The zero value: none.
+type As struct{ Role, Stream, Group string }
+
+// place is a stream with a group, of which a role uses the keys.
+type place struct {
+	tier.Address
+	group string
 }
 
-// lacking asks what the roles lack in a scope.
-func lacking(ctx context.Context, client *tier.Client, scope string) ([]Lack, error) {
-	keys := keysOf(scope)
-	var args []string
-	for _, role := range roleNames {
-		for _, n := range roles[role] {
-			words := n.words(keys[n.key])
-			args = append(append(args, strconv.Itoa(len(words))), words...)
-		}
-	}
-	var answers []string
-	var err error
-	for _, by := range []string{"scope", "log", "pid", "seen", "group", "owners", "dead"} { // by one that the user may name
-		m, e := client.Run(ctx, tier.Call{Script: rightsScript, Keys: []string{keys[by]}, Args: args})
-		if err = e; e == nil {
-			answers, err = m.AsStrSlice()
-		}
-		if !errors.Is(err, tier.ErrPermission) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	var lacks []Lack
-	may := allowed(answers)
-	for _, role := range roleNames {
-		n := len(roles[role])
-		for _, what := range may.lacks(roles[role], answers[:n], keys) {
-			lacks = append(lacks, Lack{Scope: scope, Role: role, What: what})
-		}
-		answers = answers[n:]
-	}
-	return lacks, nil
-}
+// maxPlaces is on how many streams and groups of a scope rights are tested: a millisecond of the server's time for each.
+const maxPlaces = 100
 
-// permitted are commands that are allowed on some key, and keys on which some command is allowed.
-type permitted struct{ commands, keys map[string]bool }
+// anyName stands for streams, groups and producers that do not exist yet.
+const anyName = "x"
 
-func allowed(answers []string) permitted {
-	p := permitted{map[string]bool{}, map[string]bool{"": true}} // a command without a key
-	for _, role := range roleNames {
-		for _, n := range roles[role] {
-			if answers[0] == "1" {
-				p.commands[n.command], p.keys[n.key] = true, true
+// places are where the rights of a scope are tested.
+func places(s *Scope, as As) (list []place) {
+	streams := append(slices.Clone(s.Streams), Stream{Info: stream.Info{Address: tier.Address{Stream: anyName}}})
+	if as.Stream != "" {
+		streams = slices.DeleteFunc(streams, func(st Stream) bool { return st.Address.Stream != as.Stream })
+		if len(streams) == 0 { // or the user may not list it
+			streams = []Stream{{Info: stream.Info{Address: tier.Address{Stream: as.Stream}}}}
+		}
+	}
+	for _, st := range streams {
+		groups := []string{as.Group}
+		if as.Group == "" {
+			groups = groups[:0]
+			for _, g := range st.Groups {
+				groups = append(groups, g.Name)
 			}
-			answers = answers[1:]
+			groups = append(groups, anyName)
+		}
+		for _, g := range groups {
+			if tier.CheckName("group", g) == nil && len(list) < maxPlaces { // another program's has no keys of ours
+				list = append(list, place{tier.Address{Scope: s.Name, Stream: st.Address.Stream}, g})
+			}
 		}
 	}
-	return p
+	return list
 }
 
-// lacks says what is denied: a command that is allowed on no key, a key on which nothing is allowed, or the two together.
-func (p permitted) lacks(needs []need, answers []string, keys map[string]string) (lacks []string) {
+// keys are those of the place as the roles use them.
+func (p place) keys() map[string]string {
+	return map[string]string{
+		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(p.Scope), "log": p.LogKey(), "pid": p.ProducerKey(anyName),
+		"seen":  p.SeenKey(anyName),
+		"group": p.GroupKey(p.group), "owners": p.OwnersKey(p.group), "dead": p.DeadKey(p.group),
+	}
+}
+
+// lacking asks what the user lacks of each role, where it has most of it.
+func lacking(ctx context.Context, client *tier.Client, s *Scope, as As) ([]Lack, error) {
+	wanted := Roles()
+	if as.Role != "" {
+		wanted = []string{as.Role}
+	}
+	least := map[string][]string{}
+	for i, p := range places(s, as) {
+		for _, role := range wanted {
+			lacks, err := p.lacking(ctx, client, roles[role])
+			if errors.Is(err, tier.ErrPermission) && as.Role != "" {
+				lacks, err = []string{"the right to run a script on any of its keys, with EVALSHA"}, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			if i == 0 || len(lacks) < len(least[role]) {
+				least[role] = lacks
+			}
+		}
+	}
+	var all []Lack
+	for _, role := range wanted {
+		for _, what := range least[role] {
+			all = append(all, Lack{Scope: s.Name, Role: role, What: what, Meant: as.Role != ""})
+		}
+	}
+	return all, nil
+}
+
+// lacking asks for each need whether it is allowed, and whether its command is: on the key of the script that asks, which the
+// user may use for everything, or the script would not run.
+func (p place) lacking(ctx context.Context, client *tier.Client, needs []need) ([]string, error) {
+	keys := p.keys()
+	var err error
+	for _, by := range []string{"scope", "log", "pid", "seen", "group", "owners", "dead", "nodes"} {
+		var args []string
+		for _, n := range needs {
+			for _, key := range []string{keys[n.key], keys[by]} {
+				words := n.words(key)
+				args = append(append(args, strconv.Itoa(len(words))), words...)
+			}
+		}
+		var m rueidis.RedisMessage
+		m, err = client.Run(ctx, tier.Call{Script: rightsScript, Keys: []string{keys[by]}, Args: args})
+		if errors.Is(err, tier.ErrPermission) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		answers, err := m.AsStrSlice()
+		if err != nil {
+			return nil, tier.Wrap("rights", keys[by], err)
+		}
+		return denied(needs, answers, keys), nil
+	}
+	return nil, err
+}
+
+// denied says what is missing: a command, a key on which nothing is allowed, or the two together. Answers are two for each
+// need.
+func denied(needs []need, answers []string, keys map[string]string) (lacks []string) {
+	open := map[string]bool{"": true} // keys on which something is allowed; "" is that of a command without one
+	for i, n := range needs {
+		open[n.key] = open[n.key] || answers[2*i] == "1"
+	}
 	add := func(what string) {
 		if !slices.Contains(lacks, what) {
 			lacks = append(lacks, what)
 		}
 	}
 	for i, n := range needs {
-		if answers[i] == "1" {
-			continue
-		}
+		allowed, known := answers[2*i] == "1", answers[2*i+1] == "1"
 		switch {
-		case p.commands[n.command] && p.keys[n.key]:
+		case allowed:
+		case !known:
+			add("the command " + n.command)
+		case open[n.key]:
 			add(n.command + " on " + keys[n.key])
-		case p.keys[n.key]:
-			add("the command " + n.command)
-		case p.commands[n.command]:
-			add("the key " + keys[n.key])
 		default:
-			add("the command " + n.command)
 			add("the key " + keys[n.key])
 		}
 	}

@@ -24,19 +24,20 @@ func TestRights(t *testing.T) {
 	}{
 		{"all", []string{"~*", "+@all"}, nil},
 		{"no XADD", []string{"~*", "+@all", "-xadd"}, map[string]string{
-			"writer": "it lacks the command XADD", "consumer": "it lacks the command XADD",
+			"writer": "it lacks the command XADD", "consumer": "it lacks the command XADD", // and not the operator
 		}},
 		{"no XCLAIM and no HINCRBY", []string{"~*", "+@all", "-xclaim", "-hincrby"}, map[string]string{
 			"consumer": "it lacks the command XCLAIM, the command HINCRBY",
 		}},
 		{"no scope's hash", []string{"~{emq}:*", "~emq:{shop}:stream:*", "+@all"}, map[string]string{
-			"writer": "it lacks the key emq:{shop}:scope", "reader": "it lacks the key emq:{shop}:scope", "consumer": "it lacks the key emq:{shop}:scope",
+			"writer": "it lacks the key emq:{shop}:scope", "reader": "it lacks the key emq:{shop}:scope", "consumer": "it lacks the key emq:{shop}:scope", "operator": "it lacks the key emq:{shop}:scope",
 		}},
 		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:seen:*", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
-			"consumer": "it lacks the key emq:{shop}:stream:x:dead:x",
+			"consumer": "it lacks the key emq:{shop}:stream:x:dead:x", "operator": "it lacks UNLINK on emq:{shop}:stream:x:dead:x",
 		}},
 		{"no XGROUP", []string{"~*", "+@all", "-xgroup"}, map[string]string{
 			"consumer": "it lacks the command XGROUP CREATE, the command XGROUP DELCONSUMER",
+			"operator": "it lacks the command XGROUP CREATE, the command XGROUP DESTROY",
 		}},
 	}
 	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
@@ -49,8 +50,8 @@ func TestRights(t *testing.T) {
 				got := map[string]string{}
 				for _, finding := range coded(f.examine(doctor.Options{Scopes: []string{"shop"}}), "rights") {
 					require.Equal(t, "scope shop", finding.Where)
-					require.Equal(t, doctor.Warning, finding.Severity)
-					for _, role := range []string{"writer", "reader", "consumer"} {
+					require.Equal(t, doctor.Note, finding.Severity)
+					for _, role := range doctor.Roles() {
 						if what, ok := cutRole(finding.What, role); ok {
 							got[role] = what
 						}
@@ -70,14 +71,13 @@ func TestRights(t *testing.T) {
 func TestRolesAreTheDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../docs/security.md")
 	require.NoError(t, err)
-	names := strings.NewReplacer(":orders", ":x", ":mailer", ":x") // those of the table
-	for _, role := range []string{"writer", "reader", "consumer"} {
+	for _, role := range doctor.Roles() {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			_, block, found := strings.Cut(string(text), "\n```acl "+role+"\n")
 			require.True(t, found)
 			block, _, _ = strings.Cut(block, "```")
-			rules := strings.Fields(names.Replace(block))
+			rules := strings.Fields(block)
 			commands := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule[0] != '+' })
 			slices.Sort(commands)
 			require.Equal(t, commands, doctor.Commands(role))
@@ -85,12 +85,70 @@ func TestRolesAreTheDocuments(t *testing.T) {
 			f := setUp(t, tiertest.Valkey)
 			u := tiertest.NewUser(t, []*tiertest.Server{f.server}, rules...)
 			f.client = tiertest.Dial(t, userURL(u.At(f.server)))
+			as := doctor.As{Role: role, Stream: "orders", Group: "mailer"}
+			require.Empty(t, coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: as}), "rights"))
 			for _, finding := range coded(f.examine(doctor.Options{Scopes: []string{"shop"}}), "rights") {
-				_, lacks := cutRole(finding.What, role)
-				require.False(t, lacks, finding.What)
+				require.Equal(t, doctor.Note, finding.Severity) // of other roles
+				_, is := cutRole(finding.What, role)
+				require.False(t, is && role != "consumer", finding.What) // which may not list what it works on
 			}
+
+			for _, right := range commands { // a command that is missing is named, and its keys are not
+				if right == "+eval" || right == "+evalsha" {
+					continue // without which nothing can be asked
+				}
+				u.Grant(t, []*tiertest.Server{f.server}, strings.Replace(right, "+", "-", 1))
+				lacks := coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: as}), "rights")
+				require.Len(t, lacks, 1, right)
+				require.Equal(t, doctor.Error, lacks[0].Severity)
+				command := strings.ToUpper(strings.ReplaceAll(right[1:], "|", " "))
+				require.Equal(t, "the user cannot be "+role+": it lacks the command "+command, lacks[0].What)
+				u.Grant(t, []*tiertest.Server{f.server}, right)
+			}
+			u.Grant(t, []*tiertest.Server{f.server}, "-evalsha")
+			lacks := coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: as}), "rights")
+			require.Len(t, lacks, 1)
+			require.Contains(t, lacks[0].What, "EVALSHA")
+
+			u.Grant(t, []*tiertest.Server{f.server}, "+evalsha", "resetkeys", "~{emq}:*", "~"+tier.ScopeKey("shop"))
+			lacks = coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: as}), "rights")
+			require.Len(t, lacks, 1)
+			require.Contains(t, lacks[0].What, "it lacks the key "+orders.LogKey()) // and no command
+			require.NotContains(t, lacks[0].What, "command")
 		})
 	}
+}
+
+// TestAs: a role is tested with the keys that are named, or with those that fit best; there are no others.
+func TestAs(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Valkey)
+	u := tiertest.NewUser(t, []*tiertest.Server{f.server}, "+@all", "~{emq}:*", "~"+tier.ScopeKey("shop"), "~"+orders.LogKey()+"*")
+	f.client = tiertest.Dial(t, userURL(u.At(f.server)))
+	lacks := func(as doctor.As) int {
+		return len(coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: as}), "rights"))
+	}
+	require.Zero(t, lacks(doctor.As{Role: "writer"}))
+	require.Zero(t, lacks(doctor.As{Role: "consumer", Group: "later"}))
+	require.Zero(t, lacks(doctor.As{}))
+	require.Equal(t, 1, lacks(doctor.As{Role: "writer", Stream: "others"}))
+	_, err := doctor.Examine(f.ctx, f.client, doctor.Options{As: doctor.As{Role: "king"}})
+	require.ErrorContains(t, err, `no role is called "king": there are writer, reader, consumer, operator`)
+}
+
+// TestNoScopeIsListed: without the right to the registry there is nothing to examine, which is a warning.
+func TestNoScopeIsListed(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Valkey)
+	u := tiertest.NewUser(t, []*tiertest.Server{f.server}, "+@all", "-hscan", "~*")
+	f.client = tiertest.Dial(t, userURL(u.At(f.server)))
+	r := f.examine(doctor.Options{})
+	require.Equal(t, doctor.Warning, r.Worst())
+	require.Equal(t, "not-examined", r.Findings[0].Code)
+	require.Contains(t, r.Findings[0].What, "the registry, and so every scope, could not be examined")
+	require.Contains(t, r.Findings[0].Do, "name the scopes, as in 'pipeline doctor shop'")
+	r = f.examine(doctor.Options{Scopes: []string{"shop"}})
+	require.Equal(t, doctor.Note, r.Worst())
 }
 
 // TestLeastRights: a user that may hardly do anything gets an answer that says what could not be examined.

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"context"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -69,15 +70,10 @@ func TestRights(t *testing.T) {
 // TestRolesAreTheDocuments: the commands of each role are those of docs/security.md, which a test holds to what the roles do; and
 // a user with just its lines lacks nothing.
 func TestRolesAreTheDocuments(t *testing.T) {
-	text, err := os.ReadFile("../../docs/security.md")
-	require.NoError(t, err)
 	for _, role := range doctor.Roles() {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			_, block, found := strings.Cut(string(text), "\n```acl "+role+"\n")
-			require.True(t, found)
-			block, _, _ = strings.Cut(block, "```")
-			rules := strings.Fields(block)
+			rules := strings.Fields(block(t, "acl "+role))
 			commands := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule[0] != '+' })
 			slices.Sort(commands)
 			require.Equal(t, commands, doctor.Commands(role))
@@ -115,6 +111,74 @@ func TestRolesAreTheDocuments(t *testing.T) {
 			require.Len(t, lacks, 1)
 			require.Contains(t, lacks[0].What, "it lacks the key "+orders.LogKey()) // and no command
 			require.NotContains(t, lacks[0].What, "command")
+		})
+	}
+}
+
+// block is a block of docs/security.md.
+func block(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(text), "\n```"+name+"\n")
+	require.True(t, found, name)
+	block, _, _ = strings.Cut(block, "```")
+	return block
+}
+
+// TestDoctorsRights: with the rights that docs/security.md gives an operator who runs doctor, it may look at everything; without any
+// one of those that it adds, it says what it could not look at.
+func TestDoctorsRights(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.ValkeyCluster, tiertest.Redis, tiertest.RedisCluster} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, kind)
+			servers := []*tiertest.Server{f.server}
+			more := strings.Fields(block(t, "acl doctor"))
+			if kind.Cluster() {
+				more = append(more, strings.Fields(block(t, "acl doctor-cluster"))...)
+			}
+			u := tiertest.NewUser(t, servers, append(strings.Fields(block(t, "acl operator")+block(t, "acl cluster")), more...)...)
+			f.client = tiertest.Dial(t, userURL(u.At(f.server)))
+			for _, as := range []doctor.As{{}, {Role: "operator"}} {
+				r := f.examine(doctor.Options{As: as})
+				require.Equal(t, []int{1, 1, 1, 1}, []int{r.Nodes, r.Scopes, r.Streams, r.Groups})
+				for _, finding := range r.Findings { // of the roles that it does not have
+					require.True(t, finding.Code == "rights" && finding.Severity == doctor.Note && as.Role == "", "%v", finding)
+				}
+			}
+			for _, right := range more {
+				u.Grant(t, servers, strings.Replace(right, "+", "-", 1))
+				require.NotEmpty(t, coded(f.examine(doctor.Options{}), "not-examined"), right)
+				u.Grant(t, servers, right)
+			}
+		})
+	}
+}
+
+// TestTheDocumentMakesAUser: what docs/security.md gives to a shell reaches the server as it stands there, and makes the consumer.
+func TestTheDocumentMakesAUser(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, kind)
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(dir+"/valkey-cli", []byte("#!/bin/sh\ncat\n"), 0o700)) // says what it is given
+			cmd := exec.CommandContext(f.ctx, "sh", "-euc", block(t, "sh user"))
+			cmd.Dir, cmd.Env = dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+			out, err := cmd.Output()
+			require.NoError(t, err)
+			var rules []string
+			for line := range strings.Lines(string(out)) {
+				words := strings.Fields(line)
+				f.do(words...)
+				rules = append(rules, words[3:]...)
+			}
+			require.Equal(t, []string{"reset", "on", ">put-a-long-password-here"}, rules[:3])
+			require.Equal(t, strings.Fields(block(t, "acl consumer")), rules[3:])
+			f.client = tiertest.Dial(t, userURL(strings.Replace(f.server.URL(), "://", "://mailer:put-a-long-password-here@", 1)))
+			as := doctor.As{Role: "consumer", Stream: "orders", Group: "mailer"}
+			require.Empty(t, coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: as}), "rights"))
 		})
 	}
 }

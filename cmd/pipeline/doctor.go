@@ -29,9 +29,9 @@ A finding is an error when something does not work or messages will be lost, a
 warning when it will be one if nobody acts, or a note. What the user may not look
 at is a note. The exit code is 1 with an error; --strict: with a warning, too.
 
-What the user lacks of a role (writer, reader, consumer, operator) is a note, for it
-need not have them all. With --as it is an error: SCOPE may be an address then, and
---group name a group, whose keys the user is to have.`,
+What the user lacks of a role (writer, reader, consumer, operator) is a note, as
+it need not have them all. With --as it is an error: SCOPE may be an address then,
+and --group name a group, whose keys the user is to have.`,
 		Example: `  pipeline doctor
   pipeline doctor shop --strict --output json
   pipeline doctor shop/orders --as consumer --group mailer`,

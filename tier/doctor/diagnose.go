@@ -25,7 +25,7 @@ func Diagnose(f Facts, m Marks) []Finding {
 	for i := range f.Scopes {
 		d.scope(&f.Scopes[i])
 	}
-	d.rights(f.Rights)
+	d.rights(presentOnly(f.Rights, f.Nodes))
 	for _, u := range f.Unexamined {
 		severity := Note
 		if u.All {
@@ -202,6 +202,15 @@ func (d *diagnosis) registry(r *Registry) {
 			d.add(Error, "registry", tier.NodesKey, fmt.Sprintf("scope %s has number %s, which nobody holds: it may be given to another", scope, quoted(number)), "restore "+tier.NodesKey+" from a backup")
 		}
 	}
+}
+
+// presentOnly leaves out commands that the server does not have: no right to them would help.
+func presentOnly(lacks []Lack, nodes []Node) []Lack {
+	return slices.DeleteFunc(slices.Clone(lacks), func(l Lack) bool {
+		command, ok := strings.CutPrefix(l.What, "the command ")
+		command, _, _ = strings.Cut(command, " ")
+		return ok && slices.ContainsFunc(nodes, func(n Node) bool { return slices.Contains(n.Absent, command) })
+	})
 }
 
 func (d *diagnosis) rights(lacks []Lack) {

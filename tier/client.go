@@ -78,7 +78,7 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 	c.gate.open(ctx)
 	defer c.gate.close()
 	if err := c.connect(opt); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !errors.Is(err, errBothEnds) {
 			err = ctx.Err()
 		}
 		return nil, Wrap("connect", "", err)

@@ -92,6 +92,9 @@ func TestDialErrors(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, tt.want)
+			if strings.HasPrefix(tt.name, "wrong") || strings.HasPrefix(tt.name, "no such user") {
+				require.ErrorContains(t, err, "the user or the password is wrong")
+			}
 			if tt.name != "no socket" {
 				require.NotContains(t, err.Error(), "secret")
 			}

@@ -29,9 +29,13 @@ type Class struct {
 	Reaction Reaction
 	Advice   string // what the user does next
 	unknown  bool   // a write that failed so may have happened
+	of       *Class // the class that this one is a case of, or nil
 }
 
 func (c *Class) Error() string { return c.Advice }
+
+// Is makes errors.Is find the class that this one is a case of.
+func (c *Class) Is(target error) bool { return c.of != nil && target == c.of }
 
 // The classes. Each has one reaction, which holds everywhere.
 var (
@@ -52,6 +56,7 @@ var (
 	ErrMisconf       = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
 	ErrPermission    = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
 	ErrAuth          = &Class{Code: "NOAUTH", Reaction: Surface, Advice: "the server wants a user and a password: put them into the URL file or PIPELINE_URL"}
+	errWrongPass     = &Class{Code: "WRONGPASS", Reaction: Surface, Advice: "the user or the password is wrong, or the user is switched off: check them in the URL (special characters are written as %XX)", of: ErrAuth}
 	ErrWrongType     = &Class{Code: "WRONGTYPE", Reaction: Surface, Advice: "the key holds another type, so another program wrote to it: rename or delete it, or take another name"}
 	ErrTLS           = &Class{Code: "TLS", Reaction: Surface, Advice: "no trusted connection: check ca, cert and key of the URL, and that the server's certificate holds the host as the URL has it"}
 	ErrUnreachable   = &Class{Code: "UNREACHABLE", Reaction: BackOff, Advice: "the server cannot be reached: check the address, and that it runs"}
@@ -63,10 +68,10 @@ var (
 )
 
 var byCode = func() map[string]*Class {
-	m := map[string]*Class{"WRONGPASS": ErrAuth, "ASK": ErrMoved}
+	m := map[string]*Class{"ASK": ErrMoved}
 	for _, c := range []*Class{
 		ErrNoGroup, ErrUnblocked, ErrNoScript, ErrReadOnly, ErrLoading, ErrMasterDown, ErrClusterDown, ErrMoved,
-		ErrTryAgain, ErrBusy, ErrCrowded, ErrNoReplicas, ErrStoreFull, ErrMisconf, ErrPermission, ErrAuth, ErrWrongType,
+		ErrTryAgain, ErrBusy, ErrCrowded, ErrNoReplicas, ErrStoreFull, ErrMisconf, ErrPermission, ErrAuth, errWrongPass, ErrWrongType,
 	} {
 		m[c.Code] = c
 	}
@@ -149,6 +154,9 @@ func classOf(err error) *Class {
 		return ErrNetwork
 	}
 }
+
+// errBothEnds is why a connection may not come about whose other end says nothing that can be understood.
+var errBothEnds = errors.New("is TLS on at both ends? (valkey:// or valkeys://)")
 
 // unreachable is the error of a connection that was not made: nothing was sent on it.
 func unreachable(op, key string, err error) error {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/redis/rueidis"
 )
@@ -112,8 +115,29 @@ func (g *gate) first(ctx context.Context) context.Context {
 }
 
 func dialTCP(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
-	if cfg != nil {
-		return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, "tcp", addr)
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil || cfg == nil {
+		return conn, err
 	}
-	return d.DialContext(ctx, "tcp", addr)
+	if cfg.ServerName == "" {
+		cfg = cfg.Clone()
+		cfg.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	secured := tls.Client(conn, cfg)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		var record tls.RecordHeaderError
+		if silent(err) || errors.As(err, &record) {
+			err = fmt.Errorf("TLS handshake: %w: %w", err, errBothEnds)
+		}
+		return nil, err
+	}
+	return secured, nil
+}
+
+// silent reports whether an error only says that nothing, or nothing more, came from the other end.
+func silent(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &op) && op.Timeout()
 }

@@ -3,7 +3,9 @@ package tier
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxName is the longest name, in bytes.
@@ -41,17 +43,25 @@ func CheckName(kind, s string) error {
 	if s == "" || len(s) > MaxName {
 		return nameError(kind, s, fmt.Sprintf("a name has 1 to %d bytes, this has %d", MaxName, len(s)))
 	}
-	for i := range len(s) {
-		switch c := s[i]; {
+	for i, c := range s {
+		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
 		default:
-			return nameError(kind, s, fmt.Sprintf("byte %d is not one of A-Z a-z 0-9 . _ -", i))
+			return nameError(kind, s, fmt.Sprintf("%s is not one of A-Z a-z 0-9 . _ -", character(s[i:])))
 		}
 	}
 	if kind == "scope" && s == ReservedScope {
 		return nameError(kind, s, "this name is reserved for the deployment's own keys")
 	}
 	return nil
+}
+
+// character shows the first one of a text, or its first byte when that is none.
+func character(s string) string {
+	if c, size := utf8.DecodeRuneInString(s); c != utf8.RuneError || size > 1 {
+		return strconv.QuoteRune(c)
+	}
+	return fmt.Sprintf("byte %#x", s[0])
 }
 
 // Address names a stream: "scope/stream".

@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,6 +31,9 @@ func TestCheckName(t *testing.T) {
 			require.LessOrEqual(t, len(e.Value), 64)
 			require.Contains(t, err.Error(), kind)
 		}
+	}
+	for name, shown := range map[string]string{"a/b": `'/'`, "a b": `' '`, "é": `'é'`, "a\n": `'\n'`, "ab\xff": "byte 0xff"} {
+		require.EqualError(t, tier.CheckName("group", name), fmt.Sprintf("tier: group %q: %s is not one of A-Z a-z 0-9 . _ -", name, shown))
 	}
 	require.ErrorIs(t, tier.CheckName("scope", tier.ReservedScope), tier.ErrName)
 	require.NoError(t, tier.CheckName("stream", tier.ReservedScope))

@@ -2,11 +2,13 @@ package tier
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/redis/rueidis"
 )
@@ -46,13 +48,16 @@ func (t *talk) ask(cmds ...[]string) (reply string, absent bool, err error) {
 	}
 	// A server that refuses the connection says so and hangs up: what it says is read, also when the write fails.
 	_, _ = io.WriteString(t.conn, b.String())
-	for _, cmd := range cmds {
+	for i, cmd := range cmds {
 		key := ""
 		if cmd[0] == "GET" || cmd[0] == "SET" {
 			key = VersionKey
 		}
 		var refusal string
 		if reply, absent, refusal, err = t.read(); err != nil {
+			if i == 0 && t.plain() && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+				err = fmt.Errorf("the server hung up at the first command: %w: %w", err, errBothEnds)
+			}
 			return "", false, unreachable(cmd[0], key, err)
 		}
 		if refusal != "" {
@@ -60,6 +65,12 @@ func (t *talk) ask(cmds ...[]string) (reply string, absent bool, err error) {
 		}
 	}
 	return reply, absent, nil
+}
+
+// plain: over a network, without TLS.
+func (t *talk) plain() bool {
+	_, ok := t.conn.(*net.TCPConn)
+	return ok
 }
 
 // maxReply is more than a version has, and than another program would keep at its key.

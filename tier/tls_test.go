@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,6 +60,27 @@ func TestTLS(t *testing.T) {
 					require.NoError(t, err)
 				})
 			}
+		})
+	}
+}
+
+// TestTLSAtOneEnd: where one end speaks TLS and the other does not, the error asks for it.
+func TestTLSAtOneEnd(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := tiertest.NewTLS(t, kind, tiertest.NewAuthority(t))
+			plain := tiertest.NewProxy(t, tiertest.Shared(t, kind)).URL()
+			for _, url := range []string{
+				strings.Replace(strings.Split(s.With(), "?")[0], "valkeys://", "valkey://", 1),
+				strings.Replace(plain, "valkey://", "valkeys://", 1),
+			} {
+				_, err := tier.Dial(t.Context(), url, tier.Options{CallTimeout: time.Second})
+				require.ErrorContains(t, err, "is TLS on at both ends? (valkey:// or valkeys://)", url)
+				require.False(t, tier.OutcomeUnknown(err))
+			}
+			_, err := tier.Dial(t.Context(), "valkey://127.0.0.1:1", tier.Options{})
+			require.NotContains(t, err.Error(), "both ends", "nobody listens")
 		})
 	}
 }

@@ -70,13 +70,15 @@ func TestStreamRemove(t *testing.T) {
 			for _, running := range []*process{busy, idle, reader} {
 				r := running.wait()
 				require.Equal(t, 3, r.code, r.errOut)
-				require.Contains(t, r.errOut, "the stream was removed: open it anew to create it again")
+				require.Contains(t, r.errOut, "the stream was removed: a writer that is started again makes it anew")
 			}
 			require.Contains(t, p.run("range", "shop/orders").errOut, "the stream was removed")
 			require.Contains(t, raw(t, s, "EXISTS", logKey(t, "shop/orders")), `"Value":0`)
 			require.Contains(t, p.ok("streams", "--output", "text").out, "removed")
 			require.Equal(t, 3, p.run("groups", "shop/orders").code)
-			require.EqualValues(t, 0, object(t, p.ok("stream", "rm", "shop/orders", "--yes"))["entries"], "again")
+			again := object(t, p.ok("stream", "rm", "shop/orders", "--yes"))
+			require.EqualValues(t, 0, again["entries"], "again")
+			require.NotContains(t, again, "bytes", "nothing is known of them")
 			require.Equal(t, 3, p.run("stream", "rm", "shop/nothing", "--yes").code)
 
 			p.given("4\n").ok("produce", "shop/orders")
@@ -147,6 +149,9 @@ func TestGroupResetAndDelete(t *testing.T) {
 		r := p.run(append([]string{"group", args[0], addr, "--group", "g", "--yes"}, args[1:]...)...)
 		require.Equal(t, 3, r.code)
 		require.Contains(t, r.errOut, addr+" has no group g: 'pipeline groups "+addr+"' lists them")
+		r = p.run(append([]string{"group", args[0], addr + "x", "--group", "g", "--yes"}, args[1:]...)...)
+		require.Equal(t, 3, r.code)
+		require.Contains(t, r.errOut, "no such stream")
 	}
 }
 

@@ -64,7 +64,11 @@ func (a *app) serverURL() (url, source string, err error) {
 		url, err = a.readURLFile()
 		return url, "--url-file " + a.urlFile, err
 	}
-	return strings.TrimSpace(os.Getenv("PIPELINE_URL")), "PIPELINE_URL", nil
+	url, set := os.LookupEnv("PIPELINE_URL")
+	if url = strings.TrimSpace(url); set && url == "" {
+		return "", "", usagef("PIPELINE_URL is set and empty: want a URL, as in valkey://host:6379; unset it for the embedded server")
+	}
+	return url, "PIPELINE_URL", nil
 }
 
 // noURL refuses a URL for a command that runs a server of its own.

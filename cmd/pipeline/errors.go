@@ -87,14 +87,17 @@ func stoppedWaiting(err error) bool {
 
 var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|codec|embedded|consumer|input): `)
 
-// oneLine is an error without line ends and without the names of our packages,
-// which say nothing to whoever runs a command.
+// flags are what the words of the packages below are called here.
+var flags = strings.NewReplacer("write with Exclusive", "give --exclusive", "write without Exclusive", "leave --exclusive out")
+
+// oneLine is an error without line ends and in the words of the program: the names of
+// our packages say nothing to whoever runs a command.
 func oneLine(err error) string {
 	text := err.Error()
 	for prefixes.MatchString(text) {
 		text = prefixes.ReplaceAllString(text, "$1")
 	}
-	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
+	return flags.Replace(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
 }
 
 // fileError names a file and what is wrong with it, once.

@@ -100,6 +100,17 @@ func name(p *string, kind string) *value {
 	}}
 }
 
+// given is any text but none, which a script gives whose variable is not set.
+func given(p *string, want string) *value {
+	return &value{kind: "string", set: func(s string) error {
+		if strings.TrimSpace(s) == "" {
+			return fmt.Errorf("want %s", want)
+		}
+		*p = s
+		return nil
+	}}
+}
+
 // word is any text but none, of a bounded length.
 func word(p *string, kind string, limit int) *value {
 	return &value{kind: kind, set: func(s string) error {

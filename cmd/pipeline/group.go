@@ -99,6 +99,9 @@ func (c *groupChange) run(ctx context.Context, address string, change func(conte
 		}
 		i := slices.IndexFunc(groups, func(g stream.GroupInfo) bool { return g.Name == c.group })
 		if i < 0 {
+			if err := declared(ctx, client, c.addr); err != nil {
+				return err
+			}
 			return notFound(fmt.Sprintf("%s has no group %s: 'pipeline groups %s' lists them", c.addr, c.group, c.addr))
 		}
 		return change(ctx, client, &groups[i])

@@ -55,11 +55,7 @@ func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address
 		return err
 	}
 	if len(list) == 0 {
-		r, err := stream.NewReader(client, stream.ReaderConfig{Address: addr.String()})
-		if err == nil {
-			_, err = r.Identity(ctx)
-		}
-		if err != nil {
+		if err := declared(ctx, client, addr); err != nil {
 			return err
 		}
 		a.note("%s has no groups: 'pipeline consume %s --group NAME' makes one", addr, addr)
@@ -82,6 +78,15 @@ func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address
 		return nil
 	}
 	return a.print("\n" + show.Table(consumersTable(list)))
+}
+
+// declared is nil when somebody has declared the stream.
+func declared(ctx context.Context, client *tier.Client, addr tier.Address) error {
+	r, err := stream.NewReader(client, stream.ReaderConfig{Address: addr.String()})
+	if err == nil {
+		_, err = r.Identity(ctx)
+	}
+	return err
 }
 
 type consumerJSON struct {

@@ -309,7 +309,9 @@ func TestProduceExclusive(t *testing.T) {
 
 	r := p.given("x\n").run("produce", scope+"/events")
 	require.NotZero(t, r.code)
-	require.Contains(t, r.errOut, "is exclusive")
+	require.Contains(t, r.errOut, "is exclusive, its one writer mints its ids: give --exclusive, or write to another stream")
+	p.given("x\n").ok("produce", scope+"/plain")
+	require.Contains(t, p.given("x\n").run("produce", scope+"/plain", "--exclusive").errOut, "leave --exclusive out, or write to another stream")
 	r = p.given("x\n").run("produce", scope+"/events", "--exclusive", "--pack", "2")
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.errOut, "no packs")

@@ -82,8 +82,8 @@ func runRoot(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
-	f.StringVar(&a.url, "url", "", "server, as in valkey://host:6379, valkeys:// (TLS), unix:///path (default: $PIPELINE_URL, else an embedded server)")
-	f.StringVar(&a.urlFile, "url-file", "", "file that holds the server's URL: the place for one with a password")
+	f.Var(given(&a.url, "a URL, as in valkey://host:6379; without --url there is an embedded server"), "url", "server, as in valkey://host:6379, valkeys:// (TLS), unix:///path (default: $PIPELINE_URL, else an embedded server)")
+	f.Var(given(&a.urlFile, "the name of a file"), "url-file", "file that holds the server's URL: the place for one with a password")
 	f.Var(choice(&a.output, "text", "json"), "output", "text for people or JSON lines (default: text on a terminal, else json)")
 	f.BoolVar(&a.quiet, "quiet", false, "say nothing on standard error but warnings and errors")
 	f.Var(duration(&a.timeout), "timeout", "end after this long; exit code 4 if nothing came by then")

@@ -237,7 +237,7 @@ func TestPasswords(t *testing.T) {
 
 	r = onServer(t, url("app", "s3cret-wrong")).run("streams")
 	require.Equal(t, 1, r.code)
-	require.Contains(t, r.errOut, "the server wants a user and a password: put them into the URL file or PIPELINE_URL")
+	require.Contains(t, r.errOut, "the user or the password is wrong, or the user is switched off: check them in the URL")
 	require.NotContains(t, r.errOut, "s3cret")
 
 	r = onServer(t, url("low", "s3cret-word")).given("x\n").run("produce", "shop/orders")

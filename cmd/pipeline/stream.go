@@ -141,7 +141,7 @@ func (l *loss) print(r *stream.Removed, verb string) error {
 		Stream      string      `json:"stream"`
 		Brand       codec.Brand `json:"brand"`
 		Entries     int64       `json:"entries"`
-		Bytes       int64       `json:"bytes"`
+		Bytes       int64       `json:"bytes,omitempty"`
 		DeadLetters int64       `json:"dead_letters"`
 		Producers   int         `json:"producers"`
 		Groups      []group     `json:"groups"`

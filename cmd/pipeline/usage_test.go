@@ -31,18 +31,20 @@ func TestBadInput(t *testing.T) {
 		{"help, nearly", "help prodcue", `unknown command "prodcue"; did you mean produce? (pipeline help lists them)`},
 		{"server with a URL", "server --url unix:///x", "--url has no meaning here: server runs a server of its own"},
 		{"demo with a URL file", "demo --url-file x", "--url-file has no meaning here: demo runs a server of its own"},
+		{"URL that is none", "streams --url=", `--url "": want a URL, as in valkey://host:6379; without --url there is an embedded server`},
+		{"URL file without a name", "streams --url-file=", `--url-file "": want the name of a file`},
 		{"two URLs", "streams --url unix:///x --url-file empty", "--url and --url-file: give one of them"},
 		{"URL file", "streams --url-file none", "--url-file none: no such file or directory"},
 		{"empty URL file", "streams --url-file empty", "--url-file empty: the file is empty, want a URL"},
 
 		{"no address", "produce", "want the address of a stream, as in shop/orders, and perhaps a file (pipeline produce --help)"},
 		{"no scope", "tail orders", `address "orders": an address is "scope/stream"`},
-		{"scope", "tail sh*p/orders", `scope "sh*p": byte 2 is not one of A-Z a-z 0-9 . _ -`},
-		{"stream", "range shop/ord/ers", `stream "ord/ers": byte 3 is not one of`},
+		{"scope", "tail sh*p/orders", `scope "sh*p": '*' is not one of A-Z a-z 0-9 . _ -`},
+		{"stream", "range shop/ord/ers", `stream "ord/ers": '/' is not one of`},
 		{"reserved scope", "groups emq/x", `scope "emq": this name is reserved`},
 		{"long name", "streams " + strings.Repeat("x", 129), "a name has 1 to 128 bytes, this has 129"},
 		{"too many", "check a b", `"b" is one argument too many: want the name of a scope (pipeline check --help)`},
-		{"group", "consume a/b --group g/h", `--group "g/h": byte 1 is not one of`},
+		{"group", "consume a/b --group g/h", `--group "g/h": '/' is not one of`},
 		{"no group", "consume a/b", "want the name of a group: pipeline consume a/b --group NAME"},
 
 		{"format", "produce a/b x.csv --format xml", `--format "xml": want one of lines, json, csv`},
@@ -83,7 +85,7 @@ func TestBadInput(t *testing.T) {
 		{"no group to delete", "group delete a/b --yes", "want the name of a group: --group NAME ('pipeline groups a/b' lists them)"},
 		{"no place", "group reset a/b --group g --yes", "want the place to go to: --to head, new, an id, an entry, or a time"},
 		{"place", "group reset a/b --group g --to old", `--to "old": want new, head, or a place: want an id (`},
-		{"scope of a doctor", "doctor shop a/b", `scope "a/b": byte 1 is not one of`},
+		{"scope of a doctor", "doctor shop a/b", `scope "a/b": '/' is not one of`},
 		{"demo", "demo now", `"now" is one argument too many`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -109,6 +111,11 @@ func TestHelp(t *testing.T) {
 		require.NotContains(t, r.out, "demo-worker")
 	}
 	require.Equal(t, p.ok("tail", "--help").out, p.ok("help", "tail").out)
+	for _, empty := range []string{"", " "} {
+		r := onServer(t, empty).run("streams")
+		require.Equal(t, 2, r.code)
+		require.Contains(t, r.errOut, "pipeline: PIPELINE_URL is set and empty: want a URL, as in valkey://host:6379; unset it for the embedded server")
+	}
 	bad := onServer(t, "http://x").run("streams")
 	require.Equal(t, 2, bad.code)
 	require.Contains(t, bad.errOut, "pipeline: PIPELINE_URL: bad server URL: ")

@@ -12,9 +12,9 @@ var (
 	// ErrNoStream: nobody has declared the stream yet.
 	ErrNoStream = errors.New("stream: no such stream: append to it first, or check the address")
 	// ErrStreamRemoved: the stream was removed by its verb while this writer or reader was at work.
-	ErrStreamRemoved = errors.New("stream: the stream was removed: open it anew to create it again")
+	ErrStreamRemoved = errors.New("stream: the stream was removed: a writer that is started again makes it anew")
 	// ErrGroupDeleted: the group was deleted by its verb while this member was at work.
-	ErrGroupDeleted = errors.New("stream: the group was deleted: join it anew to create it again")
+	ErrGroupDeleted = errors.New("stream: the group was deleted: a consumer that is started again makes it anew")
 	// ErrNotFound: no message has this id.
 	ErrNotFound = errors.New("stream: no message with this id")
 	// ErrIDSpace: the stream's top is so far in the future that its ids are at their end.
@@ -64,9 +64,9 @@ type OrderDiffersError struct {
 func (e *OrderDiffersError) Error() string {
 	switch e.Have {
 	case "":
-		return fmt.Sprintf("stream: %s has its ids from the server, for any number of writers: write without Exclusive, or to another stream", e.Stream)
+		return fmt.Sprintf("stream: %s has its ids from the server, for any number of writers: write without Exclusive, or write to another stream", e.Stream)
 	case "exclusive":
-		return fmt.Sprintf("stream: %s is exclusive, its one writer mints its ids: write with Exclusive, or to another stream", e.Stream)
+		return fmt.Sprintf("stream: %s is exclusive, its one writer mints its ids: write with Exclusive, or write to another stream", e.Stream)
 	}
 	return fmt.Sprintf("stream: %s has an order %.32q, which this version does not know: upgrade it, or write to another stream", e.Stream, e.Have)
 }

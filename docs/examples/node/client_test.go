@@ -42,6 +42,13 @@ func TestReadByUserAndDatabase(t *testing.T) {
 	require.Contains(t, errs, "the server URL starts with")
 }
 
+// TestHelp: --help prints the usage, without a server.
+func TestHelp(t *testing.T) {
+	for _, program := range []string{"read.mjs", "write.mjs"} {
+		require.Regexp(t, `^usage: node `+program+` \[--url URL\] .*scope/stream.*\n$`, runOK(t, "redis://127.0.0.1:1", "", program, "--help"))
+	}
+}
+
 // TestReadInPieces: replies arrive byte by byte.
 func TestReadInPieces(t *testing.T) {
 	s := tiertest.Shared(t, tiertest.Valkey)

@@ -22,11 +22,12 @@ export async function identity(client, { scope, field }) {
   return { brand, node: Number(node), exclusive: options.includes('exclusive') };
 }
 
-/** Runs main(client, address, options) on the server of --url or $PIPELINE_URL; what fails ends the program with 1. */
+/** Runs main(client, address, options) on the server of --url or $PIPELINE_URL; what fails ends the program with 1. --help prints the usage. */
 export async function run(usage, options, main) {
   let client;
   try {
-    const { values, positionals } = parseArgs({ options: { url: { type: 'string' }, ...options }, allowPositionals: true });
+    const { values, positionals } = parseArgs({ options: { url: { type: 'string' }, help: { type: 'boolean' }, ...options }, allowPositionals: true });
+    if (values.help) return void await print(`usage: ${usage}`);
     if (positionals.length !== 1) throw new Error(`usage: ${usage}`);
     const address = keys(positionals[0]);
     client = await connect(values.url ?? process.env.PIPELINE_URL ?? 'redis://localhost:6379');

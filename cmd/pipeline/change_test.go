@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -129,15 +130,33 @@ func TestGroupResetAndDelete(t *testing.T) {
 	next := func() (unread string) {
 		return fmt.Sprint(object(t, p.ok("groups", addr))["oldest_unread"])
 	}
-	for _, tt := range []struct{ to, next string }{
-		{"head", all[0].Entry}, {"new", ""}, {all[3].ID, all[3].Entry}, {all[2].Entry, all[2].Entry}, {"1h", all[0].Entry}, {"2026-01-01", all[0].Entry},
+	for _, tt := range []struct {
+		to, next       string
+		again, skipped float64
+	}{
+		{"head", all[0].Entry, 5, 0},
+		{"new", "", 0, 5},
+		{all[3].ID, all[3].Entry, 2, 0},
+		{all[2].Entry, all[2].Entry, 1, 0},
+		{"1h", all[0].Entry, 2, 0},
+		{all[4].ID, all[4].Entry, 0, 4},
+		{"2026-01-01", all[0].Entry, 4, 0},
 	} {
 		was := next()
 		plan := object(t, p.ok("group", "reset", addr, "--group", "g", "--to", tt.to, "--dry-run"))
 		require.Equal(t, was, next())
 		require.Equal(t, tt.to, plan["to"])
+		require.Equal(t, map[string]any{"again": tt.again, "skipped": tt.skipped, "exact": true, "next": tt.next}, plan["move"], tt.to)
+		text := p.ok("group", "reset", addr, "--group", "g", "--to", tt.to, "--dry-run", "--output", "text").out
+		require.Regexp(t, fmt.Sprintf(`; (%v messages? again|%v messages? skipped); on (with what is appended next|at %s)\n$`, tt.again, tt.skipped, cmp.Or(tt.next, "-")), text)
 		require.Equal(t, "move-group", object(t, p.ok("group", "reset", addr, "--group", "g", "--to", tt.to, "--yes"))["action"])
 		require.Equal(t, tt.next, next(), tt.to)
+	}
+	for _, args := range [][]string{{"group", "reset", addr, "--group", "g", "--to", "2099-01-01", "--dry-run"}, {"group", "reset", addr, "--group", "g", "--to", "2099-01-01", "--yes"}, {"consume", addr, "--group", "late", "--start", "2099-01-01"}} {
+		r := p.run(args...)
+		require.Equal(t, 2, r.code, r.errOut)
+		require.Contains(t, r.errOut, "beyond the stream's end and the server's clock")
+		require.Contains(t, r.errOut, `take "new" for what is appended from now on`)
 	}
 	raw(t, shared, "XREADGROUP", "GROUP", "g", "other", "COUNT", "2", "STREAMS", logKey(t, addr), ">")
 	require.Equal(t, "would delete group g of "+addr+": lag 3; 2 pending, which it forgets; 1 consumer\n",

@@ -30,6 +30,7 @@ type groupChange struct {
 	addr  tier.Address
 	group string
 	to    start
+	move  *stream.Move // of a reset that was not made yet
 }
 
 func groupReset(a *app) *cobra.Command {
@@ -113,8 +114,20 @@ func (c *groupChange) reset(ctx context.Context, client *tier.Client, was *strea
 	if err != nil {
 		return err
 	}
+	if c.dryRun || !c.yes {
+		g, err := stream.NewGroup(client, stream.GroupConfig{Address: c.addr.String(), Name: c.group, Start: start})
+		if err != nil {
+			return err
+		}
+		move, err := g.PlanReset(ctx, start)
+		if err != nil {
+			return err
+		}
+		c.move = &move
+	}
 	return c.agreed(ctx, client, start, "move", was, func(g *stream.Group) error {
 		forgotten, err := g.Reset(ctx, start)
+		c.move = nil
 		was.Pending = int64(forgotten)
 		return err
 	})
@@ -152,7 +165,35 @@ func (c *groupChange) line(verb string, was *stream.GroupInfo) string {
 	if was.Dead > 0 {
 		parts = append(parts, show.Count(int(was.Dead), "dead letter")+", which stay")
 	}
+	if c.move != nil {
+		parts = append(parts, moveText(c.move)...)
+	}
 	return fmt.Sprintf("%s group %s of %s%s: %s\n", verb, c.group, c.addr, to, strings.Join(parts, "; "))
+}
+
+// moveText says what comes again or is skipped, and where the group would go on.
+func moveText(m *stream.Move) (parts []string) {
+	least := ""
+	if m.More {
+		least = "at least "
+	}
+	if m.Skipped > 0 {
+		parts = append(parts, least+show.Count(m.Skipped, "message")+" skipped")
+	} else {
+		parts = append(parts, least+show.Count(m.Again, "message")+" again")
+	}
+	if m.Next.IsZero() {
+		return append(parts, "on with what is appended next")
+	}
+	return append(parts, "on at "+m.Next.String())
+}
+
+// moveJSON is a Move; exact says that all were counted.
+type moveJSON struct {
+	Again   int    `json:"again"`
+	Skipped int    `json:"skipped"`
+	Exact   bool   `json:"exact"`
+	Next    string `json:"next"`
 }
 
 func (c *groupChange) print(verb string, was *stream.GroupInfo) error {
@@ -164,15 +205,23 @@ func (c *groupChange) print(verb string, was *stream.GroupInfo) error {
 		return c.app.print(c.line(did, was))
 	}
 	return c.app.printObject(struct {
-		Action    string `json:"action"`
-		DryRun    bool   `json:"dry_run"`
-		Stream    string `json:"stream"`
-		Group     string `json:"group"`
-		To        string `json:"to,omitempty"`
-		Lag       int64  `json:"lag"`
-		LagExact  bool   `json:"lag_exact"`
-		Pending   int64  `json:"pending"`
-		Dead      int64  `json:"dead"`
-		Consumers int64  `json:"consumers"`
-	}{verb + "-group", c.dryRun, c.addr.String(), c.group, c.to.text, was.Lag, was.LagExact, was.Pending, was.Dead, was.Consumers})
+		Action    string    `json:"action"`
+		DryRun    bool      `json:"dry_run"`
+		Stream    string    `json:"stream"`
+		Group     string    `json:"group"`
+		To        string    `json:"to,omitempty"`
+		Lag       int64     `json:"lag"`
+		LagExact  bool      `json:"lag_exact"`
+		Pending   int64     `json:"pending"`
+		Dead      int64     `json:"dead"`
+		Consumers int64     `json:"consumers"`
+		Move      *moveJSON `json:"move,omitempty"`
+	}{verb + "-group", c.dryRun, c.addr.String(), c.group, c.to.text, was.Lag, was.LagExact, was.Pending, was.Dead, was.Consumers, c.moveJSON()})
+}
+
+func (c *groupChange) moveJSON() *moveJSON {
+	if c.move == nil {
+		return nil
+	}
+	return &moveJSON{c.move.Again, c.move.Skipped, !c.move.More, entryText(c.move.Next)}
 }

@@ -24,7 +24,8 @@ type GroupConfig struct {
 	// Name of the group.
 	Name string
 	// Start is where the group begins when it does not exist yet: Head, New, FromEntry, FromID or FromTime. There is no
-	// default, since either would surprise somebody. A group that exists keeps its place.
+	// default, since either would surprise somebody. A group that exists keeps its place. An entry or a time that lies more
+	// than a minute beyond the server's clock, and beyond the stream's end, is refused.
 	Start Start
 	// Lease is how long a member may be silent before others take over what it holds. Default 30 s; of a group that exists,
 	// its own, and another is refused. At least 500 ms. Short, a pause of the process costs repeats; long, what a crashed
@@ -76,9 +77,9 @@ func (g *Group) Address() tier.Address { return g.place.addr }
 // Create creates the group at its start, and an empty stream if there is none. A group that exists stays as it is, and
 // one that the server has lost is made again where it was.
 //
-// Errors: ErrStreamRemoved, *LeaseDiffersError.
+// Errors: ErrStreamRemoved, *LeaseDiffersError, *FutureStartError.
 func (g *Group) Create(ctx context.Context) error {
-	_, err := g.create(ctx, false)
+	_, err := g.createNew(ctx)
 	return err
 }
 
@@ -92,6 +93,14 @@ type made struct {
 
 // markTTL is how long a deleted group is marked as such: as long as a member may be out of reach and come back.
 const markTTL = 24 * time.Hour
+
+// createNew is create for whoever comes to the group.
+func (g *Group) createNew(ctx context.Context) (made, error) {
+	if err := g.creatable(ctx); err != nil {
+		return made{}, err
+	}
+	return g.create(ctx, false)
+}
 
 // create makes the group unless it is there; lost says that it was. docs/architecture.md has the table.
 func (g *Group) create(ctx context.Context, lost bool) (made, error) {
@@ -143,9 +152,14 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 
 // Reset moves the group to another start. What is pending is forgotten, its number is returned; members at work are
 // refused once and go on from the new start.
+//
+// Errors: tier.ErrNoGroup, *FutureStartError.
 func (g *Group) Reset(ctx context.Context, start Start) (forgotten int, err error) {
 	if start.kind == startNone {
 		return 0, fmt.Errorf("%w: reset of group %s: declare where it starts", ErrBadCall, g.cfg.Name)
+	}
+	if err := g.reachable(ctx, start); err != nil {
+		return 0, err
 	}
 	m, err := g.place.client.Run(ctx, tier.Call{
 		Script: resetGroupScript,

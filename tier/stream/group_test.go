@@ -114,6 +114,86 @@ func TestGroupKeepsItsPlace(t *testing.T) {
 	})
 }
 
+// TestGroupInTheFuture: a group does not begin beyond the server's clock and the stream's end, where it would skip without
+// a word; what is a little ahead of the clock, or within the stream, is fine.
+func TestGroupInTheFuture(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.keyed(f.writer(stream.WriterConfig{}), "1")
+		now := f.now()
+		g := f.group("g", stream.Head(), 0)
+		require.NoError(t, g.Create(f.ctx))
+		far := []stream.Start{
+			stream.FromTime(now.Add(time.Hour)), stream.FromTime(now.AddDate(50, 0, 0)), stream.FromEntry(codec.FloorEntry(now.Add(2 * time.Minute))), stream.FromEntry(codec.MaxEntryID),
+		}
+		for _, start := range far {
+			var future *stream.FutureStartError
+			require.ErrorAs(t, f.group("new", start, 0).Create(f.ctx), &future)
+			require.Equal(t, f.all()[0].Addr, future.End)
+			_, err := f.group("new", start, 0).Join(f.ctx, "m")
+			require.ErrorIs(t, err, stream.ErrBadCall)
+			require.ErrorContains(t, err, `take "new" for what is appended from now on, or a time that has come`)
+			_, err = g.Reset(f.ctx, start)
+			require.ErrorIs(t, err, stream.ErrBadCall)
+		}
+		groups, err := stream.Groups(f.ctx, f.client, f.address)
+		require.NoError(t, err)
+		require.Len(t, groups, 1)
+		require.Zero(t, groups[0].LastDelivered, "it was not moved")
+
+		_, err = g.Reset(f.ctx, stream.FromTime(f.now().Add(50*time.Second)))
+		require.NoError(t, err)
+		ahead := codec.FloorEntry(now.Add(time.Hour)) // another program's
+		f.do("XADD", f.log(), ahead.String(), "a", "b")
+		for _, start := range []stream.Start{stream.FromTime(now.Add(30 * time.Minute)), stream.FromEntry(ahead), stream.FromEntry(ahead.Next())} {
+			_, err = g.Reset(f.ctx, start)
+			require.NoError(t, err)
+		}
+		_, err = g.Reset(f.ctx, stream.FromEntry(ahead.Next().Next()))
+		require.ErrorIs(t, err, stream.ErrBadCall)
+	})
+}
+
+// TestPlanReset: messages that would come again or be skipped are counted, of packs too, as far as they are there.
+func TestPlanReset(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		g := f.group("g", stream.Head(), 0)
+		_, err := g.PlanReset(f.ctx, stream.Head())
+		require.ErrorIs(t, err, stream.ErrNoStream)
+		ids := f.append(f.writer(stream.WriterConfig{Pack: 4}), 8)
+		ids = append(ids, f.append(f.writer(stream.WriterConfig{}), 4)...)
+		_, err = g.PlanReset(f.ctx, stream.Head())
+		require.ErrorIs(t, err, tier.ErrNoGroup)
+		m := f.join(g)
+		f.read(m, 3) // both packs, and one of the others
+		before := f.scopeState()
+		at := func(i int) codec.EntryID { return ids[i].ServerEntry() }
+		for _, tt := range []struct {
+			start stream.Start
+			want  stream.Move
+		}{
+			{stream.Head(), stream.Move{Again: 9, Next: at(0)}},
+			{stream.FromID(ids[2]), stream.Move{Again: 7, Next: at(2)}},
+			{stream.FromID(ids[8]), stream.Move{Again: 1, Next: at(8)}},
+			{stream.FromID(ids[9]), stream.Move{Next: at(9)}},
+			{stream.FromID(ids[11]), stream.Move{Skipped: 2, Next: at(11)}},
+			{stream.New(), stream.Move{Skipped: 3}},
+		} {
+			move, err := g.PlanReset(f.ctx, tt.start)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, move)
+		}
+		require.Equal(t, before, f.scopeState())
+		f.do("XTRIM", f.log(), "MAXLEN", "3")
+		move, err := g.PlanReset(f.ctx, stream.FromID(ids[2]))
+		require.NoError(t, err)
+		require.Equal(t, stream.Move{Next: at(9)}, move, "what is gone does not come again")
+		_, err = g.PlanReset(f.ctx, stream.FromTime(f.now().Add(time.Hour)))
+		require.ErrorIs(t, err, stream.ErrBadCall)
+	})
+}
+
 // TestGroupIsCreatedOnce (B38: no text of a refusal is looked at): many who create it at once agree on its terms.
 func TestGroupIsCreatedOnce(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {

@@ -37,7 +37,7 @@ func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
 	if err := tier.CheckName("consumer", name); err != nil {
 		return nil, err
 	}
-	is, err := g.create(ctx, false)
+	is, err := g.createNew(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func TestPurgeUnderReaders(t *testing.T) {
 		f := setUp(t, s)
 		w := f.writer(stream.WriterConfig{})
 		f.append(w, 3)
-		future := codec.FloorEntry(f.now().Add(time.Hour))
+		future := codec.FloorEntry(f.now().Add(55 * time.Second))
 		require.NoError(t, f.group("later", stream.FromEntry(future), 0).Create(f.ctx))
 		purge := func() {
 			_, err := stream.Purge(f.ctx, f.client, f.address)

@@ -107,7 +107,7 @@ func TestReadKeepsItsDeadline(t *testing.T) {
 		var crew conc.WaitGroup
 		defer crew.Wait()
 		defer stop()
-		quiet := f.group("quiet", stream.FromTime(f.now().Add(time.Hour)), 0) // nothing comes for it
+		quiet := f.group("quiet", stream.FromTime(f.now().Add(50*time.Second)), 0) // nothing comes for it
 		busy := f.join(g)
 		crew.Go(func() {
 			for ctx.Err() == nil {

@@ -203,6 +203,7 @@ func operatorWork(f *fixture, client *tier.Client) error {
 	steps := []func() error{
 		func() error { return g.Create(f.ctx) },
 		func() error { return g.Create(f.ctx) }, // it exists
+		func() error { _, err := g.PlanReset(f.ctx, stream.Head()); return err },
 		func() error { _, err := g.Reset(f.ctx, stream.Head()); return err },
 		func() error { _, err := stream.GroupDetails(f.ctx, client, f.address); return err },
 		func() error {

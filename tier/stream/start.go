@@ -34,7 +34,8 @@ func FromEntry(at codec.EntryID) Start { return Start{kind: startAt, at: at} }
 // FromEntry(id.HostEntry()).
 func FromID(id codec.ID) Start { return FromEntry(id.ServerEntry()) }
 
-// FromTime begins with the first message at or after t, by the server's clock.
+// FromTime begins with the first message at or after t, by the server's clock. Groups are not made to begin in the future,
+// see FutureStartError.
 func FromTime(t time.Time) Start { return FromEntry(codec.FloorEntry(t)) }
 
 // after is the id after which the group reads, as XGROUP has it.

@@ -29,7 +29,6 @@ func TestConsumeStart(t *testing.T) {
 		{all[3].Entry, quoted(4, 10)},
 		{all[5].Time, quoted(6, 10)},
 		{"1h", quoted(1, 10)},
-		{"2999-01-01", nil},
 	} {
 		t.Run(tc.start, func(t *testing.T) {
 			t.Parallel()

@@ -192,7 +192,7 @@ func (d *diagnosis) registry(r *Registry) {
 	for number, scope := range r.Holders {
 		if r.Scopes[scope] != number {
 			d.blamed[scope] = true
-			d.add(Error, "registry", tier.NodesKey, fmt.Sprintf("number %s belongs to %s, which has %s", number, quoted(scope), quoted(r.Scopes[scope])), "restore "+tier.NodesKey+" from a backup")
+			d.add(Error, "registry", tier.NodesKey, fmt.Sprintf("number %s belongs to %s, which has %s", number, quoted(scope), cmp.Or(r.Scopes[scope], "none")), "restore "+tier.NodesKey+" from a backup")
 		}
 	}
 	for scope, number := range r.Scopes {

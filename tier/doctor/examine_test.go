@@ -238,6 +238,39 @@ func TestClusterOfSix(t *testing.T) {
 				list := coded(f.examine(doctor.Options{Scopes: []string{"a"}}), "unreachable")
 				return len(list) == 1 && list[0].Where == gone.Addr(), fmt.Sprint(list)
 			})
+
+			// A primary and its replica are down: what the others serve is examined, by who connects now as well.
+			var lost string
+			for _, scope := range []string{"a", "b", "c"} {
+				if c.Master(t, tier.ScopeKey(scope)) != c.Master(t, tier.NodesKey) {
+					lost = scope
+				}
+			}
+			primary := c.Master(t, tier.ScopeKey(lost))
+			replica := c.Replica(t, primary)
+			for _, s := range c.Nodes {
+				if s != gone {
+					s.Command(t, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+				}
+			}
+			replica.Kill()
+			primary.Kill()
+			tiertest.Eventually(t, time.Minute, func() (bool, string) {
+				client, err := tier.Dial(f.ctx, c.URL(), tier.Options{CallTimeout: 2 * time.Second})
+				if err != nil {
+					return false, err.Error()
+				}
+				defer client.Close()
+				r, err := doctor.Examine(f.ctx, client, doctor.Options{})
+				if err != nil {
+					return false, err.Error()
+				}
+				down := map[string]bool{}
+				for _, finding := range coded(r, "unreachable") {
+					down[finding.Where] = true
+				}
+				return len(down) == 3 && down[primary.Addr()] && r.Scopes == 3 && r.Streams == 2, fmt.Sprint(r)
+			})
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/rueidis"
 )
@@ -23,6 +24,44 @@ func (c *Client) Nodes() []Node {
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
 	return nodes
+}
+
+// DialNodes connects to each server that a URL names, by itself and past the version fence: for questions about no key, when
+// Dial fails and somebody asks why. Servers that let nobody in are left out, and so are all of a URL of sentinels. The caller
+// calls closeAll. Errors: ErrURL, and that of ctx.
+func DialNodes(ctx context.Context, url string, opts Options) (nodes []Node, closeAll func(), err error) {
+	opts.setDefaults()
+	opt, err := clientOption(url, opts.TLS)
+	if err != nil || opt.Sentinel.MasterSet != "" {
+		return nil, func() {}, err
+	}
+	opt.ForceSingleClient, opt.DisableCache, opt.DisableRetry = true, true, true
+	opt.ClientName, opt.ClientSetInfo = opts.ClientName, rueidis.DisableClientSetInfo
+	opt.Dialer.Timeout, opt.ConnWriteTimeout = opts.CallTimeout, opts.CallTimeout
+	addrs := opt.InitAddress
+	clients := make([]rueidis.Client, len(addrs))
+	var wg sync.WaitGroup
+	for i, addr := range addrs {
+		wg.Go(func() {
+			one := opt
+			one.InitAddress = []string{addr}
+			if client, err := rueidis.NewClient(one); err == nil {
+				clients[i] = client
+			}
+		})
+	}
+	wg.Wait()
+	c := &Client{opts: opts}
+	for i, client := range clients {
+		if client != nil {
+			nodes = append(nodes, Node{Addr: addrs[i], client: client, call: c.deadline})
+		}
+	}
+	return nodes, func() {
+		for _, n := range nodes {
+			n.client.Close()
+		}
+	}, ctx.Err()
 }
 
 // Do sends a command that changes nothing and is about no key. The error is that of Wrap.

@@ -54,7 +54,7 @@ and --group name a group, whose keys the user is to have.`,
 				}, true
 			}
 			if ok {
-				return a.diagnosed(doctor.Report{Findings: []doctor.Finding{f}}, strict)
+				return a.diagnosed(a.shut(cmd.Context(), f), strict)
 			}
 			return err
 		},
@@ -63,6 +63,18 @@ and --group name a group, whose keys the user is to have.`,
 	cmd.Flags().Var(choice(&as.Role, doctor.Roles()...), "as", "the role that the user is to have: what it lacks is an error")
 	cmd.Flags().StringVar(&as.Group, "group", "", "the group that it is to consume or operate, with --as")
 	return cmd
+}
+
+// shut is the report when nobody is let in: why, and what the servers say that answer all the same.
+func (a *app) shut(ctx context.Context, why doctor.Finding) doctor.Report {
+	var r doctor.Report
+	if url, _, err := a.serverURL(); err == nil && url != "" && (why.Code == "cluster" || why.Code == "unreachable") {
+		ctx, cancel := a.bounded(ctx)
+		defer cancel()
+		r, _ = doctor.ExamineNodes(ctx, url, tier.Options{ClientName: "pipeline"}, doctor.Marks{}) // why says enough
+	}
+	r.Findings = append([]doctor.Finding{why}, r.Findings...)
+	return r
 }
 
 // scopesOf are the scopes of the arguments. With a role, one may be an address.

@@ -84,4 +84,15 @@ func TestDoctorAtTheDoor(t *testing.T) {
 		require.Equal(t, 1, r.code)
 		require.Contains(t, r.out, "ERRORS\n  server  unreachable\n    "+tt.what)
 	}
+
+	down := tiertest.Private(t, tiertest.ValkeyCluster, "--appendonly", "yes")
+	raw(t, down, "CLUSTER", "DELSLOTS", "0")
+	tiertest.Eventually(t, limit, func() (bool, string) { // the server sees it after a while
+		r := onServer(t, down.URL()).run("doctor")
+		return r.code == 1, r.errOut
+	})
+	r := onServer(t, down.URL()).run("doctor", "--output", "text")
+	require.Contains(t, r.out, "  server  cluster\n    the cluster does not serve this slot: ")
+	require.Contains(t, r.out, "  cluster\n    the cluster is not ok: fail\n") // said by the node, which answers
+	require.Equal(t, "pipeline: 2 errors, 0 warnings, 0 notes in 1 node, 0 scopes, 0 streams, 0 groups\n", r.errOut)
 }

@@ -102,7 +102,7 @@ func (d *diagnosis) role(n *Node, cluster bool) {
 		}
 		return
 	}
-	if !cluster {
+	if !cluster && n.Info["cluster_enabled"] != "1" {
 		d.add(Error, "read-only", n.Addr, "the server is a replica: nothing can be written", "connect to its primary, "+n.Info["master_host"]+":"+n.Info["master_port"])
 	}
 	if n.Info["master_link_status"] == "down" {

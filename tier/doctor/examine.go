@@ -40,7 +40,7 @@ func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error
 		o.Now = time.Now
 	}
 	e := &examination{client: client, as: o.As, now: o.Now}
-	e.nodes(ctx)
+	e.nodes(ctx, client.Nodes())
 	err := errors.Join(e.tolerate(ctx, "the version key", tier.VersionKey, e.wire(ctx)), e.tolerate(ctx, "the registry, or part of it,", tier.NodesKey, e.registry(ctx)))
 	scopes := slices.Compact(slices.Sorted(slices.Values(o.Scopes)))
 	if len(scopes) == 0 {
@@ -65,6 +65,21 @@ func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error
 		}
 	}
 	return r, nil
+}
+
+// ExamineNodes examines the servers that a URL names and nothing else, each by itself: when Dial has failed, of a cluster that
+// is down too. The report is empty when none of them lets anybody in.
+//
+// Errors: tier.ErrURL, and that of ctx.
+func ExamineNodes(ctx context.Context, url string, opts tier.Options, m Marks) (Report, error) {
+	nodes, closeAll, err := tier.DialNodes(ctx, url, opts)
+	if err != nil {
+		return Report{}, err
+	}
+	defer closeAll()
+	e := &examination{now: time.Now}
+	e.nodes(ctx, nodes)
+	return Report{Findings: Diagnose(e.facts, m), Nodes: len(nodes)}, nil
 }
 
 type examination struct {

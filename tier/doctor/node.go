@@ -12,8 +12,8 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-func (e *examination) nodes(ctx context.Context) {
-	for _, n := range e.client.Nodes() {
+func (e *examination) nodes(ctx context.Context, nodes []tier.Node) {
+	for _, n := range nodes {
 		e.facts.Nodes = append(e.facts.Nodes, e.node(ctx, n))
 	}
 }

@@ -289,13 +289,16 @@ func TestNobodyGetsIn(t *testing.T) {
 	frozen := tiertest.NewProxy(t, s)
 	frozen.Freeze()
 	refusing := tiertest.Private(t, tiertest.Valkey, "--databases", "1")
-	tests := []struct{ name, url, code, what, do string }{
-		{"nobody listens", "unix:///nowhere.sock", "unreachable", "the server cannot be reached: ", "check the address"},
-		{"a wrong password", strings.Replace(guest.At(proxy), "@", "x@", 1), "auth", "WRONGPASS", "put them into the URL file"},
-		{"an unknown authority", sealed.With(), "tls", "no trusted connection: ", "check ca"},
-		{"a frozen server", frozen.URL(), "unreachable", "no reply", "check the server's load"},
-		{"a cluster that is down", down.URL(), "cluster", "the cluster does not serve this slot: ", "check CLUSTER INFO"},
-		{"no such database", refusing.URL() + "?db=3", "refused", "out of range", "its reply says why"},
+	tests := []struct {
+		name, url, code, what, do string
+		nodes                     int // that answer all the same
+	}{
+		{"nobody listens", "unix:///nowhere.sock", "unreachable", "the server cannot be reached: ", "check the address", 0},
+		{"a wrong password", strings.Replace(guest.At(proxy), "@", "x@", 1), "auth", "WRONGPASS", "put them into the URL file", 0},
+		{"an unknown authority", sealed.With(), "tls", "no trusted connection: ", "check ca", 0},
+		{"a frozen server", frozen.URL(), "unreachable", "no reply", "check the server's load", 0},
+		{"a cluster that is down", down.URL(), "cluster", "the cluster does not serve this slot: ", "check CLUSTER INFO", 1},
+		{"no such database", refusing.URL() + "?db=3", "refused", "out of range", "its reply says why", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -306,6 +309,10 @@ func TestNobodyGetsIn(t *testing.T) {
 			require.Equal(t, doctor.Error, found.Severity)
 			require.Contains(t, found.What, tt.what)
 			require.Contains(t, found.Do, tt.do)
+			r, err := doctor.ExamineNodes(t.Context(), tt.url, tier.Options{CallTimeout: time.Second}, doctor.Marks{})
+			require.NoError(t, err)
+			require.Equal(t, tt.nodes, r.Nodes)
+			require.Len(t, coded(r, "cluster"), tt.nodes)
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -75,18 +75,18 @@ func Refused(err error) (Finding, bool) {
 		return Finding{}, false
 	}
 	what, do, _ := strings.Cut(class.Advice, ": ") // which is of that form
-	return Finding{Error, refusal(class), "server", what + ": " + failed.Err.Error(), do}, true
+	return Finding{Error, refusal(err), "server", what + ": " + failed.Err.Error(), do}, true
 }
 
-func refusal(class *tier.Class) string {
-	switch class {
-	case tier.ErrAuth:
+func refusal(err error) string {
+	switch {
+	case errors.Is(err, tier.ErrAuth):
 		return "auth"
-	case tier.ErrTLS:
+	case errors.Is(err, tier.ErrTLS):
 		return "tls"
-	case tier.ErrClusterDown, tier.ErrMoved:
+	case errors.Is(err, tier.ErrClusterDown), errors.Is(err, tier.ErrMoved):
 		return "cluster"
-	case tier.ErrServer:
+	case errors.Is(err, tier.ErrServer):
 		return "refused"
 	}
 	return "unreachable"

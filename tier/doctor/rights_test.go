@@ -294,7 +294,7 @@ func TestNobodyGetsIn(t *testing.T) {
 		nodes                     int // that answer all the same
 	}{
 		{"nobody listens", "unix:///nowhere.sock", "unreachable", "the server cannot be reached: ", "check the address", 0},
-		{"a wrong password", strings.Replace(guest.At(proxy), "@", "x@", 1), "auth", "WRONGPASS", "put them into the URL file", 0},
+		{"a wrong password", strings.Replace(guest.At(proxy), "@", "x@", 1), "auth", "WRONGPASS", "check them in the URL", 0},
 		{"an unknown authority", sealed.With(), "tls", "no trusted connection: ", "check ca", 0},
 		{"a frozen server", frozen.URL(), "unreachable", "no reply", "check the server's load", 0},
 		{"a cluster that is down", down.URL(), "cluster", "the cluster does not serve this slot: ", "check CLUSTER INFO", 1},

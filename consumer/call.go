@@ -138,12 +138,12 @@ func (r *run) rebuild() error {
 		return err
 	}
 	r.metrics.rebuilds[was.How].Inc()
-	switch was.How {
+	switch was.How { // changes of state: each is told
 	case tier.Resumed:
-		r.log.warn("the server had lost the group; it goes on after what was settled at the last checkpoint: what was settled since comes again",
+		r.log.log.Warn("the server had lost the group; it goes on after what was settled at the last checkpoint: what was settled since comes again",
 			slog.String("after", was.After.String()))
 	case tier.Restarted:
-		r.log.warn("the server had lost the stream; the group begins with what was written since", slog.String("after", was.After.String()))
+		r.log.log.Warn("the server had lost the stream; the group begins with what was written since", slog.String("after", was.After.String()))
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (r *run) reconcile(held []tier.Held) (unknown []tier.Held) {
 	lost, unknown := r.desk.reconcile(held)
 	if len(lost) > 0 {
 		r.metrics.lost[lostLease].Add(float64(len(lost)))
-		r.log.warn("leases lost: this consumer was silent for longer than the lease, or the server lost the group",
+		r.log.warn("leases lost: this consumer was silent for longer than the lease, or the group or its stream was reset, or lost by the server",
 			slog.Int("entries", len(lost)), slog.String("first", lost[0].entry.String()), slog.Duration("lease", r.lease))
 	}
 	return unknown

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier/stream"
 )
 
 var (
 	// ErrLeaseLost is the cause with which a handler's context ends when another consumer has taken over its message,
-	// since this one was silent for longer than the lease, or when the server has lost the group. Nothing that the handler
+	// since this one was silent for longer than the lease, or when the group was reset, or lost by the server. Nothing that the handler
 	// returns has an effect; the message comes again if it still exists.
 	ErrLeaseLost = errors.New("consumer: the lease was lost: another consumer has the message now, or it comes again")
 	// ErrDrainTimeout is the cause with which a handler's context ends when the consumer is stopping and
@@ -64,14 +65,23 @@ func (e *StuckError) Error() string {
 }
 
 // UnsettledError says that the consumer stopped before the server had acknowledged all that was handled. What it did not
-// learn of is delivered again.
+// learn of is delivered again, unless the group or its stream was deleted, and all that it held with it.
 type UnsettledError struct {
 	Entries int
 	Err     error // of the last attempt
 }
 
 func (e *UnsettledError) Error() string {
-	return fmt.Sprintf("consumer: stopped with %d entries unsettled, which come again: %v", e.Entries, e.Err)
+	fate := "come again"
+	if e.forgotten() {
+		fate = "are forgotten with the group"
+	}
+	return fmt.Sprintf("consumer: stopped with %d entries unsettled, which %s: %v", e.Entries, fate, e.Err)
+}
+
+// forgotten: nobody holds what there was to settle, since there is no group any more.
+func (e *UnsettledError) forgotten() bool {
+	return errors.Is(e.Err, stream.ErrGroupDeleted) || errors.Is(e.Err, stream.ErrStreamRemoved)
 }
 
 // Unwrap is the error of the last attempt.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
@@ -37,6 +39,40 @@ func TestStopWhenIdle(t *testing.T) {
 		require.Zero(t, s.info().Consumers)
 		s.append(1, 1)
 	})
+}
+
+// What was not settled when the group was deleted, or its stream removed, does not come again, and the error says so.
+func TestStopForgets(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(s *stage) error{
+		"group deleted": func(s *stage) error { return s.group(s.client).Delete(t.Context()) },
+		"stream removed": func(s *stage) error {
+			_, err := stream.Remove(t.Context(), s.client, s.addr.String())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
+			s.append(2, 1)
+			var entered sync.WaitGroup
+			entered.Add(2)
+			leave := make(chan struct{})
+			r := s.run(s.source(), func(context.Context, *consumer.Delivery) error {
+				entered.Done()
+				<-leave
+				return nil
+			}, consumer.Config{Concurrency: 2})
+			entered.Wait()
+			require.NoError(t, remove(s))
+			close(leave)
+			err := r.wait(patience)
+			var unsettled *consumer.UnsettledError
+			require.ErrorAs(t, err, &unsettled)
+			require.ErrorContains(t, unsettled, "unsettled, which are forgotten with the group: stream: the "+name[:6])
+			require.NotContains(t, err.Error(), "come again")
+		})
+	}
 }
 
 // A running handler finishes its work after the end of Run's context, of which it sees the values and not the end; its

@@ -24,6 +24,7 @@ type app struct {
 	logs         bool                     // warnings of the packages below go to standard error
 	progress     atomic.Pointer[progress] // of long work, on a terminal
 	away         chan<- struct{}          // takes the first news of an outage, and says when it is over
+	trouble      atomic.Pointer[error]    // why what is written is sent again
 	embedded     bool                     // the server is the embedded one
 	exec         bool                     // messages go to a command
 	done         int                      // messages shown or written: whether a time-out ended with nothing

@@ -128,6 +128,10 @@ func (c *consume) run(ctx context.Context) error {
 		if err := c.metrics.groups(client, c.addr); err != nil {
 			return err
 		}
+		defer c.app.watch(ctx, func(ctx context.Context) error {
+			_, err := client.Now(ctx, c.addr.LogKey())
+			return err
+		})()
 		begun := time.Now()
 		job := &consumption{consume: c, out: c.app.sink()}
 		err = job.run(ctx, consumer.Group(g))

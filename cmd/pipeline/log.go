@@ -11,7 +11,7 @@ import (
 // logger writes the warnings of the packages below, of commands that run for long
 // or write: about the server's settings, and about what is tried again.
 func (a *app) logger() *slog.Logger {
-	if a.quiet || !a.logs {
+	if !a.logs {
 		return nil
 	}
 	return slog.New(&logLines{app: a})
@@ -34,12 +34,13 @@ func (l *logLines) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 	var details []string
 	cause, told := "", false
+	var failure error
 	add := func(attr slog.Attr) bool {
 		switch text := fmt.Sprint(attr.Value.Any()); attr.Key {
 		case "err", "advice", "reason":
 			cause = ": " + oneLine(errors.New(text))
 			if err, ok := attr.Value.Any().(error); ok {
-				told = cannotShow(err) // it ends the command, which says so
+				failure, told = err, cannotShow(err) // it ends the command, which says so
 				cause = ": " + oneLine(l.app.embeddedEnded(err))
 			}
 		case "stream":
@@ -49,10 +50,13 @@ func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 		return true
 	}
 	r.Attrs(add)
-	if told || (r.Message == "tail interrupted" && !l.app.lost()) {
+	if told || l.app.told(r.Message, failure) || l.app.quiet {
 		return nil
 	}
 	text := r.Message
+	if text == callFailed && unanswered(failure) {
+		text, details = "the server does not answer, it is tried again", nil
+	}
 	if l.app.exec {
 		text = strings.Replace(text, "handler failed", "the command failed", 1)
 	}

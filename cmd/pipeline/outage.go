@@ -5,15 +5,14 @@ import (
 	"errors"
 
 	"github.com/echomq/pipeline/tier"
-	"github.com/echomq/pipeline/tier/stream"
 )
 
-// watch says once that the server is away, and once that it is back: Tail warns of
-// each attempt. It ends with ctx, or with stop.
-func (t *tail) watch(ctx context.Context, r *stream.Reader) (stop func()) {
+// watch says once that the server is away, and once that it is back: the packages
+// below warn of attempts. Ask asks it something. It ends with ctx, or with stop.
+func (a *app) watch(ctx context.Context, ask func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	away, ended := make(chan struct{}), make(chan struct{})
-	t.app.away = away
+	a.away = away
 	go func() {
 		defer close(ended)
 		for {
@@ -22,8 +21,8 @@ func (t *tail) watch(ctx context.Context, r *stream.Reader) (stop func()) {
 			case <-ctx.Done():
 				return
 			}
-			if answers(ctx, r) {
-				t.app.note("the server answers again")
+			if answers(ctx, ask) {
+				a.note("the server answers again")
 			}
 		}
 	}()
@@ -33,15 +32,58 @@ func (t *tail) watch(ctx context.Context, r *stream.Reader) (stop func()) {
 	}
 }
 
-// answers waits until the server does, or ctx ends.
-func answers(ctx context.Context, r *stream.Reader) bool {
+// answers waits until the server does, be it with a refusal, or ctx ends.
+func answers(ctx context.Context, ask func(context.Context) error) bool {
 	for failures := 1; ctx.Err() == nil; failures++ {
-		if _, err := r.Last(ctx, 1); err == nil || errors.Is(err, stream.ErrNoStream) {
+		class := tier.Classify(ask(ctx))
+		if ctx.Err() == nil && (class == nil || class.Reaction != tier.BackOff) {
 			return true
 		}
 		tier.Pause(ctx, tier.CallDelay(failures))
 	}
 	return false
+}
+
+// The warnings of the packages below of which one an outage is enough.
+const (
+	tailInterrupted = "tail interrupted"
+	callFailed      = "call failed, it is tried again"
+	appendFailed    = "append failed, it is sent again"
+)
+
+// told reports whether a warning is of what was told before, or is told by others.
+func (a *app) told(message string, err error) bool {
+	switch {
+	case message == appendFailed:
+		a.trouble.Store(&err) // which produce tells if it lasts
+		return true
+	case message == tailInterrupted, message == callFailed && unanswered(err):
+		return !a.lost()
+	}
+	return false
+}
+
+// unanswered: the server cannot be had at all, in contrast to one that refuses a call.
+func unanswered(err error) bool {
+	for _, class := range []*tier.Class{tier.ErrUnreachable, tier.ErrNetwork, tier.ErrTimeout, tier.ErrLoading, tier.ErrMasterDown, tier.ErrClusterDown} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// lasting is the reason why the server has not taken what is sent to it, as far as it has said one.
+func (a *app) lasting() string {
+	if err := a.trouble.Load(); err != nil && !errors.Is(*err, tier.ErrTimeout) {
+		if ended := a.embeddedEnded(*err); errors.Is(ended, errEmbeddedEnded) {
+			return ended.Error()
+		}
+		if class := tier.Classify(*err); class != nil {
+			return class.Advice
+		}
+	}
+	return "the server does not answer"
 }
 
 // lost reports whether an interruption is news.

@@ -176,8 +176,9 @@ func (p *production) write(ctx context.Context, batch []codec.Message) error {
 	}
 	ctx, cancel := outlive(ctx, drainTimeout)
 	defer cancel()
+	p.app.trouble.Store(nil)
 	slow := time.AfterFunc(slowAfter, func() {
-		p.app.warn("the server does not answer: trying for half a minute in all; Ctrl-C stops")
+		p.app.warn("%s: trying for half a minute in all; Ctrl-C stops", p.app.lasting())
 	})
 	defer slow.Stop()
 	if p.cfg.Dedup != "" {

@@ -134,6 +134,75 @@ func TestTailOutage(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.errOut, "tail interrupted"), r.errOut)
 }
 
+// TestConsumeOutage: consume tells an outage as tail does, once, and its end.
+func TestConsumeOutage(t *testing.T) {
+	t.Parallel()
+	p := alone(t)
+	p.given("1\n").ok("produce", "shop/orders")
+	running := p.start("consume", "shop/orders", "--group", "g")
+	require.Contains(t, running.line(), `"data":"1"`)
+	c, err := tiertest.Raw(at("unix://" + p.dir + "/data/server.sock"))
+	require.NoError(t, err)
+	c.Do(t.Context(), c.B().Arbitrary("SHUTDOWN").Build())
+	c.Close()
+	running.said("pipeline: warning: the server does not answer, it is tried again: the embedded server has ended: any pipeline command starts it again\n")
+	server := p.start("server")
+	server.line()
+	running.said("pipeline: the server answers again\n")
+	p.given("2\n").ok("produce", "shop/orders")
+	require.Contains(t, running.line(), `"data":"2"`)
+	r := running.interrupted()
+	require.Equal(t, 130, r.code, r.errOut)
+	require.Equal(t, 1, strings.Count(r.errOut, "answers again"), r.errOut)
+	require.Equal(t, 1, strings.Count(r.errOut, "does not answer"), r.errOut)
+}
+
+// TestProduceToAReplica: why nothing is taken is said while it is tried again.
+func TestProduceToAReplica(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey)
+	p := onServer(t, s.URL())
+	p.given("1\n").ok("produce", "shop/orders")
+	raw(t, s, "REPLICAOF", "127.0.0.1", "1")
+	p.file("input", "2\n")
+	running := p.start("produce", "shop/orders", "input")
+	running.said("pipeline: warning: the server is a read-only replica: connect to its primary: trying for half a minute in all; Ctrl-C stops\n")
+	raw(t, s, "REPLICAOF", "NO", "ONE")
+	r := running.wait()
+	require.Zero(t, r.code, r.errOut)
+	require.NotContains(t, r.errOut, "does not answer")
+	require.Equal(t, quoted(1, 2), data(t, p.ok("range", "shop/orders")))
+}
+
+// TestProduceToAnEmptiedServer: that the stream was lost is said, and shows in the metrics.
+func TestProduceToAnEmptiedServer(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey)
+	p := onServer(t, s.URL())
+	reads, writes, err := os.Pipe()
+	require.NoError(t, err)
+	defer writes.Close()
+	running := p.startOn(reads, "produce", "shop/orders", "--metrics", ":0")
+	put := func(line string, want string) {
+		t.Helper()
+		_, err = writes.WriteString(line)
+		require.NoError(t, err)
+		tiertest.Eventually(t, limit/2, func() (bool, string) {
+			out := p.run("range", "shop/orders", "--count").out
+			return out == want, out
+		})
+	}
+	put("1\n", "1\n")
+	raw(t, s, "FLUSHALL")
+	put("2\n3\n", "2\n")
+	running.said("pipeline: warning: the server had lost the stream, or knew it otherwise: it was declared again; what stood in it may be gone (brand ORD)\n")
+	require.Regexp(t, `echomq_stream_redeclared_total\{scope="shop",stream="orders"\} 1\n`, scrape(t, running))
+	require.NoError(t, writes.Close())
+	r := running.wait()
+	require.Zero(t, r.code, r.errOut)
+	require.Equal(t, 1, strings.Count(r.errOut, "declared again"), r.errOut)
+}
+
 // at is a server that is known by its URL.
 type at string
 

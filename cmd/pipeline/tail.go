@@ -65,7 +65,10 @@ func (t *tail) run(ctx context.Context) error {
 		out := t.app.sink()
 		next, err := t.last(ctx, r, out)
 		if err == nil && t.follow {
-			defer t.watch(ctx, r)()
+			defer t.app.watch(ctx, func(ctx context.Context) error {
+				_, err := r.Last(ctx, 1)
+				return err
+			})()
 			err = t.goOn(ctx, r, out, next)
 		}
 		return err

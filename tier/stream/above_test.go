@@ -1,10 +1,14 @@
 package stream_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/codec"
@@ -93,16 +97,33 @@ func TestBelowAFarTop(t *testing.T) {
 }
 
 // TestBrandIsProposedAgain: a flushed server gives a stream the brand that it had, which its name would not give; when
-// that belongs to another stream by now, the writer goes on with a new one.
+// that belongs to another stream by now, the writer goes on with a new one. Each loss is told once.
 func TestBrandIsProposedAgain(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, tiertest.Private(t, tiertest.Valkey))
-	_, err := f.writer(stream.WriterConfig{Brand: "XYZ"}).Declare(f.ctx)
+	var log bytes.Buffer
+	var err error
+	f.client, err = tier.Dial(f.ctx, f.server.URL(), tier.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
-	w := f.writer(stream.WriterConfig{})
+	defer f.client.Close()
+	reg := prometheus.NewRegistry()
+	told := func(n int) {
+		t.Helper()
+		require.Equal(t, float64(n), f.metric("redeclared_total", reg))
+		require.Equal(t, n, strings.Count(log.String(), "the server had lost the stream, or knew it otherwise: it was declared again"), log.String())
+	}
+	_, err = f.writer(stream.WriterConfig{Brand: "XYZ"}).Declare(f.ctx)
+	require.NoError(t, err)
+	w := f.writer(stream.WriterConfig{Registerer: reg})
 	require.Equal(t, codec.Brand("XYZ"), f.append(w, 1)[0].Brand())
+	told(0)
 	f.do("FLUSHALL")
-	require.Equal(t, codec.Brand("XYZ"), f.append(w, 1)[0].Brand())
+	require.Equal(t, codec.Brand("XYZ"), f.append(w, 2)[0].Brand())
+	told(1)
+	f.do("FLUSHALL")
+	_, _, err = w.AppendOnce(f.ctx, "k", time.Minute, codec.Message{})
+	require.NoError(t, err)
+	told(2)
 	f.do("FLUSHALL")
 	other := tiertest.Dial(t, f.server)
 	o, err := stream.NewWriter(other, stream.WriterConfig{Address: f.addr().Scope + "/others", Brand: "XYZ"})
@@ -110,6 +131,7 @@ func TestBrandIsProposedAgain(t *testing.T) {
 	_, err = o.Append(f.ctx, codec.Message{})
 	require.NoError(t, err)
 	require.Equal(t, codec.Brand("ORD"), f.append(w, 1)[0].Brand())
+	told(3)
 	f.do("FLUSHALL") // and whoever declares first decides
 	_, err = f.writer(stream.WriterConfig{Brand: "NEW"}).Declare(f.ctx)
 	require.NoError(t, err)

@@ -109,7 +109,7 @@ func (c *cursor) checked(ctx context.Context) ([]codec.Entry, error) {
 		return nil, err
 	}
 	if gone, _ := reply[1].ToString(); gone != "" && !c.inFirstPack(entries) {
-		return nil, &TrimmedError{Stream: c.place.addr.String(), First: entryID(reply[2])}
+		return nil, &TrimmedError{Stream: c.place.addr.String(), First: entryID(reply[2]), Lost: gone == "lost"}
 	}
 	added, err := reply[3].AsUint64()
 	more, _ := reply[4].ToString()

@@ -86,18 +86,28 @@ func (e *TooLargeError) Error() string {
 type TrimmedError struct {
 	Stream string
 	First  codec.EntryID // the first entry that exists; zero when the stream is empty
+	// Lost: the log is another one than the one that was read. The stream was removed and made again, and then it matches
+	// ErrStreamRemoved too, or the server has lost it; nothing on the server tells the two apart.
+	Lost bool
 }
 
 func (e *TrimmedError) Error() string {
-	if e.First.IsZero() {
-		return fmt.Sprintf("stream: %s: what was to be read next has been removed, the stream is empty", e.Stream)
+	begins := fmt.Sprintf("it begins at %s (%s)", e.First, e.First.Time().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	switch {
+	case e.Lost && e.First.IsZero():
+		return fmt.Sprintf("stream: %s: the server lost it (or it was removed and made again): nothing of what was read is there, and it is empty; start again to read what comes next", e.Stream)
+	case e.Lost:
+		return fmt.Sprintf("stream: %s: the stream was removed and made again, or the server lost it: nothing of what was read is there; %s: read on from there", e.Stream, begins)
+	case e.First.IsZero():
+		return fmt.Sprintf("stream: %s: what was to be read next is gone: the stream was emptied (reset), or all of it trimmed; start again to read what comes next", e.Stream)
 	}
-	return fmt.Sprintf("stream: %s: what was to be read next has been trimmed; it begins at %s (%s)",
-		e.Stream, e.First, e.First.Time().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	return fmt.Sprintf("stream: %s: what was to be read next has been trimmed; %s, after a trim or a reset of the stream: read on from there", e.Stream, begins)
 }
 
 // ErrTrimmed is matched by every *TrimmedError.
 var ErrTrimmed = errors.New("stream: trimmed")
 
-// Is makes errors.Is(err, ErrTrimmed) true.
-func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }
+// Is makes errors.Is(err, ErrTrimmed) true, and of a stream that was made again errors.Is(err, ErrStreamRemoved).
+func (e *TrimmedError) Is(target error) bool {
+	return target == ErrTrimmed || e.Lost && !e.First.IsZero() && target == ErrStreamRemoved
+}

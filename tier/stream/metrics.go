@@ -8,14 +8,15 @@ import (
 
 // writerMetrics of one writer. Writers of one process share the series of their stream.
 type writerMetrics struct {
-	messages  prometheus.Counter
-	bytes     prometheus.Counter
-	repeats   prometheus.Counter
-	failed    prometheus.Counter
-	unknown   prometheus.Counter
-	seen      prometheus.Counter
-	roundTrip prometheus.Observer
-	lead      prometheus.Gauge
+	messages   prometheus.Counter
+	bytes      prometheus.Counter
+	repeats    prometheus.Counter
+	failed     prometheus.Counter
+	unknown    prometheus.Counter
+	seen       prometheus.Counter
+	redeclared prometheus.Counter
+	roundTrip  prometheus.Observer
+	lead       prometheus.Gauge
 }
 
 func newWriterMetrics(reg prometheus.Registerer, addr tier.Address) *writerMetrics {
@@ -25,12 +26,13 @@ func newWriterMetrics(reg prometheus.Registerer, addr tier.Address) *writerMetri
 		return tier.Register(reg, v).With(labels)
 	}
 	return &writerMetrics{
-		messages: counter("appended_messages_total", "Messages acknowledged by the server."),
-		bytes:    counter("appended_bytes_total", "Encoded bytes of the messages acknowledged by the server."),
-		repeats:  counter("append_repeats_total", "Calls that were sent again after a failure."),
-		failed:   counter("append_failed_total", "Calls that failed with nothing written."),
-		unknown:  counter("append_unknown_total", "Calls that ended without knowing whether they are in the log."),
-		seen:     counter("append_duplicates_total", "Messages that were not appended, since their key had been seen within its window."),
+		messages:   counter("appended_messages_total", "Messages acknowledged by the server."),
+		bytes:      counter("appended_bytes_total", "Encoded bytes of the messages acknowledged by the server."),
+		repeats:    counter("append_repeats_total", "Calls that were sent again after a failure."),
+		failed:     counter("append_failed_total", "Calls that failed with nothing written."),
+		unknown:    counter("append_unknown_total", "Calls that ended without knowing whether they are in the log."),
+		seen:       counter("append_duplicates_total", "Messages that were not appended, since their key had been seen within its window."),
+		redeclared: counter("redeclared_total", "Times that the stream was declared again, since the server had lost it."),
 		roundTrip: tier.Register(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "echomq", Subsystem: "stream", Name: "append_seconds",
 			Help:    "Time of one write of up to eight calls, reply included.",

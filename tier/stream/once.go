@@ -73,6 +73,7 @@ func (w *Writer) once(ctx context.Context, b *batch, k onceKey) (code string, er
 			b.unknown = b.unknown || tier.OutcomeUnknown(a.err)
 			b.last = a.err
 			failures++
+			w.troubled(failures, a.err)
 		case a.code == "undeclared":
 			declare = true
 		case a.code == "ok", a.code == "dup", a.code == "seen":

@@ -3,6 +3,7 @@ package stream_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -501,6 +502,71 @@ func TestTailEnds(t *testing.T) {
 		require.NoError(t, endOf(f.reader().Tail(ctx, codec.EntryID{})))
 		require.ErrorIs(t, endOf(f.reader().Tail(f.ctx, ids[0].ServerEntry())), stream.ErrTrimmed)
 	})
+}
+
+// TestTailSaysWhy: a tail that is behind ends, and says whether the stream was trimmed or emptied, removed, or is another
+// one than before.
+func TestTailSaysWhy(t *testing.T) {
+	type scene struct {
+		*fixture
+		w *stream.Writer
+	}
+	purge := func(s *scene) {
+		_, err := stream.Purge(s.ctx, s.client, s.address)
+		require.NoError(t, err)
+	}
+	remove := func(s *scene) {
+		_, err := stream.Remove(s.ctx, s.client, s.address)
+		require.NoError(t, err)
+		s.w = s.writer(stream.WriterConfig{})
+	}
+	lose := func(s *scene) { s.do("DEL", s.log()); s.do("DEL", tier.ScopeKey(s.addr().Scope)) }
+	again := func(s *scene) { s.append(s.w, 50) }
+	then := func(steps ...func(*scene)) []func(*scene) { return steps }
+	for _, tt := range []struct {
+		name    string
+		do      []func(*scene)
+		removed bool
+		lost    bool
+		text    string
+	}{
+		{"trimmed", then(func(s *scene) { s.do("XTRIM", s.log(), "MAXLEN", "3") }), false, false, "has been trimmed; it begins at"},
+		{"emptied", then(purge), false, false, "the stream was emptied (reset)"},
+		{"emptied, then more", then(purge, again), false, false, "after a trim or a reset of the stream: read on from there"},
+		{"removed", then(remove), true, false, "the stream was removed: a writer"},
+		{"removed and made again", then(remove, again), true, true, "the stream was removed and made again, or the server lost it"},
+		{"lost", then(lose), false, true, "the server lost it"},
+		{"lost, then more", then(lose, again), true, true, "the stream was removed and made again, or the server lost it"},
+	} {
+		for behind, at := range map[string]int{"a page": 1, "none but the last look": 50} {
+			t.Run(tt.name+", behind "+behind, func(t *testing.T) {
+				t.Parallel()
+				s := &scene{fixture: setUp(t, tiertest.Shared(t, tiertest.Valkey))}
+				s.w = s.writer(stream.WriterConfig{Brand: "ORD"})
+				s.append(s.w, 50)
+				n, last := 0, error(nil)
+				for _, err := range s.reader().Tail(s.ctx, codec.EntryID{}) {
+					if n, last = n+1, err; n == at && err == nil {
+						if at == 50 {
+							s.append(s.w, 50) // it has read all before these
+						}
+						for _, step := range tt.do {
+							step(s)
+						}
+					}
+				}
+				require.ErrorContains(t, last, tt.text)
+				require.Equal(t, tt.removed, errors.Is(last, stream.ErrStreamRemoved))
+				var trimmed *stream.TrimmedError
+				if errors.As(last, &trimmed) {
+					require.Equal(t, tt.lost, trimmed.Lost)
+					require.Equal(t, len(tt.do) == 1 && tt.name != "trimmed", trimmed.First.IsZero())
+				} else {
+					require.Equal(t, "removed", tt.name)
+				}
+			})
+		}
+	}
 }
 
 // TestTailOfAnotherLog: a log that was deleted while its top was ahead of the clock, and began anew below, is not waited

@@ -30,6 +30,7 @@ type sender struct {
 	failedAt           uint64 // the position that failed, of a named producer
 	messages, bytes    int    // that are in the log
 	lead               time.Duration
+	trouble            error // why something is sent again
 }
 
 // newProducer starts anew. What may be in the log already cannot be sent again under other numbers: it ends with its
@@ -93,7 +94,7 @@ func (s *sender) call(b *batch, addr tier.Address) (tier.Call, error) {
 // begin begins a round. It ends what nobody has sent again for too long: the producer's key may be gone, and with it the
 // record that would make another sending harmless.
 func (s *sender) begin(retryFor time.Duration) {
-	s.calledOff, s.unknown, s.failedAt, s.messages, s.bytes = 0, 0, 0, 0, 0
+	s.calledOff, s.unknown, s.failedAt, s.messages, s.bytes, s.trouble = 0, 0, 0, 0, 0, nil
 	sent := s.sent
 	s.sent = s.sent[:0:0]
 	for _, b := range sent {
@@ -142,7 +143,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 				anew = true
 				continue
 			}
-			b.last = err
+			b.last, s.trouble = err, err
 			wait = wait || tier.Classify(err) != tier.ErrCancelled
 		case code == "ok", code == "dup":
 			s.end(b, b.accept(answers[i].receipt))

@@ -21,7 +21,10 @@ const (
 // Tail yields the messages from an address on and goes on with what is appended, until ctx ends: then it ends without an
 // error. The stream need not exist yet. A failure of the server or of the connection is retried with a growing pause.
 //
-// An error ends it: ErrStreamRemoved, ErrTrimmed, or what the server refuses for good.
+// An error ends it: ErrStreamRemoved, ErrTrimmed, or what the server refuses for good. It is never short in silence: when
+// what it had not read yet was trimmed, or went with a Purge, it ends with a *TrimmedError, and so it does when the log is
+// another one than before (Lost): the stream was removed and made again, or the server lost it. One that had read
+// everything goes on after a trim and after a Purge.
 func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.Record, error] {
 	return func(yield func(codec.Record, error) bool) {
 		c := newCursor(r.place, from, codec.MaxEntryID)

@@ -178,6 +178,7 @@ func (w *Writer) round(ctx context.Context) {
 	}
 	w.out.begin(w.cfg.RetryFor)
 	defer w.metrics.round(&w.out)
+	defer func() { w.troubled(w.out.failures, w.out.trouble) }()
 	defer w.dropOvertaking()
 	w.dropOvertaking() // what begin has ended
 	w.refill()
@@ -246,10 +247,24 @@ func (w *Writer) dropBehind(position uint64) {
 
 // identity declares the stream when that is needed: at first, and again to a server that has forgotten it.
 func (w *Writer) identity(ctx context.Context, again bool) (codec.Identity, error) {
-	if known := w.place.identity.Load(); known != nil && !again {
+	known := w.place.identity.Load()
+	if known != nil && !again {
 		return *known, nil
 	}
-	return w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
+	id, err := w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
+	if err == nil && again && known != nil {
+		w.metrics.redeclared.Inc()
+		w.place.client.Logger().Warn("the server had lost the stream, or knew it otherwise: it was declared again; what stood in it may be gone",
+			"stream", w.place.addr.String(), "brand", string(id.Brand))
+	}
+	return id, err
+}
+
+// troubled tells once in an outage why calls are sent again.
+func (w *Writer) troubled(failures int, err error) {
+	if failures == 1 && err != nil {
+		w.place.client.Logger().Warn("append failed, it is sent again", "stream", w.place.addr.String(), "err", err)
+	}
 }
 
 // refill moves batches from the queue to those that are sent. Those of a named producer and of an exclusive writer go one

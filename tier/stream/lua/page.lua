@@ -10,7 +10,7 @@
 -- ARGV[6] counter  '1': answer with the entries ever added now, if the page ends where the log does
 -- ARGV[7] limit    bytes of fields: the page ends with the step that passes them, though not before its second entry
 -- ARGV[8] step     entries that are read at a time
--- Replies {entries, gone ('1' or ''), first id that exists or '', entries ever added or '0', '1' if bytes ended it or ''}
+-- Replies {entries, gone ('1', 'lost': the log is another than the one that was read, or ''), first id that exists or '', entries ever added or '0', '1' if bytes ended it or ''}
 local log = KEYS[1]
 local from, to, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local claim, added, counter = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
@@ -66,6 +66,10 @@ end
 local total = 0
 if counter and short then
   total = counters()
-  if total < added then gone = '1' end -- it is another log than the one that was read
+  if total < added then gone = '1' end
+end
+if gone ~= '' and claim ~= 'start' then -- of the log that was read, something was removed since
+  local now, length = counters()
+  if now == length or now < added then gone = 'lost' end
 end
 return {entries, gone, first, string.format('%.0f', total), more}

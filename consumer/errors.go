@@ -12,8 +12,8 @@ import (
 
 var (
 	// ErrLeaseLost is the cause with which a handler's context ends when another consumer has taken over its message,
-	// since this one was silent for longer than the lease, or when the group was reset, or lost by the server. Nothing that the handler
-	// returns has an effect; the message comes again if it still exists.
+	// since this one was silent for longer than the lease, or when the group was reset, or lost by the server. Nothing that
+	// the handler returns has an effect; the message comes again if it still exists.
 	ErrLeaseLost = errors.New("consumer: the lease was lost: another consumer has the message now, or it comes again")
 	// ErrDrainTimeout is the cause with which a handler's context ends when the consumer is stopping and
 	// Config.DrainTimeout is over. The message is handed back, and this attempt is not counted.

@@ -29,7 +29,7 @@ func TestConfig(t *testing.T) {
 		{"zero", consumer.Config{}, ""},
 		{"everything set", consumer.Config{Name: "mail-1", Concurrency: 3, MaxInFlight: 3, DrainTimeout: time.Minute}, ""},
 		{"many workers", consumer.Config{Concurrency: 5000}, ""},
-		{"bad name", consumer.Config{Name: "a b"}, "byte 1"},
+		{"bad name", consumer.Config{Name: "a b"}, "' ' is not one of"},
 		{"long name", consumer.Config{Name: strings.Repeat("n", 101)}, "101"},
 		{"concurrency below one", consumer.Config{Concurrency: -1}, "Concurrency is -1"},
 		{"concurrency without end", consumer.Config{Concurrency: 1 << 20}, "Concurrency"},

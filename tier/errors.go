@@ -126,7 +126,9 @@ func Wrap(op, key string, err error) error {
 // server and no connection made.
 func Classify(err error) *Class {
 	var class *Class
-	errors.As(err, &class)
+	if errors.As(err, &class) && class.of != nil {
+		return class.of
+	}
 	return class
 }
 

@@ -85,7 +85,7 @@ func TestBadInput(t *testing.T) {
 		{"no group to delete", "group delete a/b --yes", "want the name of a group: --group NAME ('pipeline groups a/b' lists them)"},
 		{"no place", "group reset a/b --group g --yes", "want the place to go to: --to head, new, an id, an entry, or a time"},
 		{"place", "group reset a/b --group g --to old", `--to "old": want new, head, or a place: want an id (`},
-		{"scope of a doctor", "doctor shop a/b", `scope "a/b": '/' is not one of`},
+		{"scope of a doctor", "doctor shop a/b", "doctor takes scopes: a"},
 		{"demo", "demo now", `"now" is one argument too many`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func TestDialErrors(t *testing.T) {
 			require.ErrorIs(t, err, tt.want)
 			if strings.HasPrefix(tt.name, "wrong") || strings.HasPrefix(tt.name, "no such user") {
 				require.ErrorContains(t, err, "the user or the password is wrong")
-				require.Equal(t, tier.ErrAuth, tier.Classify(err))
+				require.ErrorIs(t, tier.Classify(err), tier.ErrAuth)
 			}
 			if tt.name != "no socket" {
 				require.NotContains(t, err.Error(), "secret")

@@ -122,13 +122,12 @@ func Wrap(op, key string, err error) error {
 	return &Error{Op: op, Key: key, Class: class, Err: err}
 }
 
-// Classify is the class of an error that a call of this package returned. It is nil for nil and for errors that no
+// Classify is the class of an error that a call of this package returned. Compare it with errors.Is: a class may be a case
+// of another one. It is nil for nil and for errors that no
 // server and no connection made.
 func Classify(err error) *Class {
 	var class *Class
-	if errors.As(err, &class) && class.of != nil {
-		return class.of
-	}
+	errors.As(err, &class)
 	return class
 }
 

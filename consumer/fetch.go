@@ -93,6 +93,7 @@ func (f *fetcher) read(n int, wait time.Duration) bool {
 		return ok
 	}
 	f.suspect = true // the next step finds out
+	f.shrink(err)
 	f.failed++
 	asks := reactionTo(err) == ask
 	if asks && f.failed <= fencesInARow {
@@ -120,6 +121,13 @@ func (f *fetcher) readOnce(n int, wait time.Duration) (ok bool, err error) {
 	f.closeIfStopping()
 	f.desk.takeNew(leased)
 	return true, nil
+}
+
+// shrink asks for one entry next, after a fetch that did not come in time: it may have been too much for the network.
+func (f *fetcher) shrink(err error) {
+	if tier.OutcomeUnknown(err) {
+		f.size = size{}
+	}
 }
 
 // noticeRewind tells when a group gives out again what it gave out before: somebody has reset it, or the server came back

@@ -66,6 +66,7 @@ func (f *fetcher) takeOver(n int) bool {
 		taken, err := f.member.TakeOver(f.calls, n)
 		if err != nil {
 			f.suspect = f.suspect || reactionTo(err) != ask
+			f.shrink(err)
 			return err
 		}
 		f.size.learn(taken.Leased)

@@ -5,6 +5,9 @@ import "github.com/echomq/pipeline/tier"
 const (
 	maxRead = 512 // entries that are asked for at once: the server gives that many, whatever they weigh
 
+	// maxFetch is what a fetch should weigh: it has to come within the time of a call, over a slow network too.
+	maxFetch = 1 << 20
+
 	perMessage = 512 // bytes that a message takes here beside its own
 	sharedSize = 1 << 10
 )
@@ -32,7 +35,7 @@ func (r room) entries(most int, s size) int {
 	if s.messages == 0 {
 		return 1
 	}
-	return max(1, min(most, maxRead, r.messages/s.messages, r.bytes/s.bytes))
+	return max(1, min(most, maxRead, r.messages/s.messages, min(r.bytes, maxFetch)/s.bytes))
 }
 
 // worthReading waits for a quarter of the room, so that reads are not small, unless workers are about to run dry.

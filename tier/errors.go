@@ -55,6 +55,7 @@ var (
 	ErrStoreFull     = &Class{Code: "OOM", Reaction: BackOff, Advice: "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"}
 	ErrMisconf       = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
 	ErrPermission    = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
+	ErrUndeclared    = &Class{Code: "UNDECLARED", Reaction: BackOff, Advice: "the scope has lost what it says of the stream: whoever appends to it declares it again, and its messages wait until then"}
 	ErrAuth          = &Class{Code: "NOAUTH", Reaction: Surface, Advice: "the server wants a user and a password: put them into the URL file or PIPELINE_URL"}
 	errWrongPass     = &Class{Code: "WRONGPASS", Reaction: Surface, Advice: "the user or the password is wrong, or the user is switched off: check them in the URL (special characters are written as %XX)", of: ErrAuth}
 	ErrWrongType     = &Class{Code: "WRONGTYPE", Reaction: Surface, Advice: "the key holds another type, so another program wrote to it: rename or delete it, or take another name"}

@@ -68,7 +68,7 @@ var roles = map[string][]need{
 		runs("scope", "log", "group", "owners", "dead"), clock,
 		on("version", "GET"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("log", "EXISTS"),
 		need{"XREADGROUP", func(k string) []string { return []string{"XREADGROUP", "GROUP", "g", "c", "STREAMS", k, ">"} }, "log"},
-		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "DELCONSUMER", "g", "c"), sub("log", "XINFO", "GROUPS"),
+		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "SETID", "g", "0"), sub("log", "XGROUP", "DELCONSUMER", "g", "c"), sub("log", "XINFO", "GROUPS"),
 		sub("log", "XINFO", "STREAM"), sub("log", "XINFO", "CONSUMERS", "g"), on("log", "XPENDING", "g"), on("log", "XCLAIM", "g", "c", "0", "0-1"),
 		on("log", "XACK", "g", "0-1"), on("log", "XRANGE", "-", "+"), on("group", "HMGET", "f"), on("group", "HGET", "f"),
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("owners", "HGET", "f"),

@@ -1,9 +1,12 @@
 package stream_test
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 
+	"github.com/sourcegraph/conc"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/codec"
@@ -37,4 +40,47 @@ func TestIDsOfANewLog(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestIDsOfALogThatIsDeletedUnderLoad (B90): packs run ahead of the clock, several calls are in flight, two writers are at work, and the log is deleted
+// again and again: nobody is given an id that was given before.
+func TestIDsOfALogThatIsDeletedUnderLoad(t *testing.T) {
+	for _, pack := range []int{1, 20, 4096} {
+		t.Run(fmt.Sprint("pack ", pack), func(t *testing.T) {
+			t.Parallel()
+			tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+				f := setUp(t, s)
+				var mu sync.Mutex
+				given := map[codec.ID]bool{}
+				ctx, stop := context.WithCancel(f.ctx)
+				var crew conc.WaitGroup
+				for range 2 {
+					w := f.writer(stream.WriterConfig{Brand: "ORD", Pack: pack})
+					for range 8 {
+						crew.Go(func() {
+							for ctx.Err() == nil {
+								ids, err := w.AppendBatch(f.ctx, messages(pack))
+								if err != nil {
+									t.Error(err)
+									return
+								}
+								mu.Lock()
+								if given[ids[0]] {
+									t.Errorf("%s was given again", ids[0])
+								}
+								given[ids[0]] = true
+								mu.Unlock()
+							}
+						})
+					}
+				}
+				for range 100 {
+					f.do("DEL", f.log())
+				}
+				stop()
+				crew.Wait()
+				require.NotEmpty(t, given)
+			})
+		})
+	}
 }

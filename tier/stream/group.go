@@ -99,12 +99,12 @@ func (g *Group) createNew(ctx context.Context) (made, error) {
 	if err := g.creatable(ctx); err != nil {
 		return made{}, err
 	}
-	return g.create(ctx, false)
+	return g.create(ctx, false, g.cfg.Lease)
 }
 
-// create makes the group unless it is there; lost says that it was. docs/architecture.md has the table.
-func (g *Group) create(ctx context.Context, lost bool) (made, error) {
-	lease, wasThere := g.cfg.Lease, "0"
+// create makes the group unless it is there; lost says that it was, with a lease. docs/architecture.md has the table.
+func (g *Group) create(ctx context.Context, lost bool, lease time.Duration) (made, error) {
+	wasThere := "0"
 	if lease == 0 {
 		lease = DefaultLease
 	}

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -202,5 +203,95 @@ func TestCheckpoint(t *testing.T) {
 			require.NoError(t, m.Checkpoint(l.ctx))
 			require.Equal(t, tc.floor, l.text("HGET", l.addr().GroupKey("g"+tc.oldest), "floor"))
 		}
+	})
+}
+
+// TestJoinBeforeTheRebuild (B29): the server lost everything, messages were written, and a member that knows of nothing joined at what is new before the
+// members that were at work made the group again. They move it back: what was written in between is delivered.
+func TestJoinBeforeTheRebuild(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		l := newLossScene(t, s)
+		l.flush()
+		l.keyed(l.w, "v", "w")
+		fresh := l.join(l.g)
+		require.Empty(t, l.drain(fresh))
+		was, err := l.m.Rebuild(l.ctx)
+		require.NoError(t, err)
+		require.Equal(t, tier.Restarted, was.How)
+		_, err = fresh.Settle(l.ctx, l.entries[:1])
+		require.ErrorIs(t, err, tier.ErrFenced)
+		_, err = l.m.Sync(l.ctx)
+		require.NoError(t, err)
+		require.Equal(t, []string{"v", "w"}, l.drain(l.m))
+		was, err = l.m.Rebuild(l.ctx)
+		require.NoError(t, err)
+		require.Equal(t, tier.Found, was.How, "only once")
+	})
+}
+
+// TestHashOfALostGroup: what a beat has left of a hash that was deleted is enough; the lease is the members'.
+func TestHashOfALostGroup(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		l := newLossScene(t, s)
+		l.do("DEL", l.addr().GroupKey("g"))
+		require.NoError(t, l.m.Checkpoint(l.ctx))
+		l.do("XGROUP", "DESTROY", l.log(), "g")
+		was, err := l.m.Rebuild(l.ctx)
+		require.NoError(t, err)
+		require.Equal(t, tier.Resumed, was.How)
+		require.Equal(t, fmt.Sprint(lease.Milliseconds()), l.text("HGET", l.addr().GroupKey("g"), "lease"))
+		require.NoError(t, stream.Check(l.ctx, l.client, l.addr().Scope))
+	})
+}
+
+// TestDeletedGroupOfAnotherProgram: one that was deleted and that a raw client has made again is no deleted one.
+func TestDeletedGroupOfAnotherProgram(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		l := newLossScene(t, s)
+		require.NoError(t, l.g.Delete(l.ctx))
+		l.do("XGROUP", "CREATE", l.log(), "g", "0-0")
+		l.join(l.g)
+		require.Equal(t, "-1", l.text("PTTL", l.addr().GroupKey("g")))
+		l.do("XGROUP", "DESTROY", l.log(), "g")
+		_, err := l.m.Rebuild(l.ctx)
+		require.NoError(t, err)
+	})
+}
+
+// TestDeleteOfALostGroup: a group that the server has lost is deleted for its members, too.
+func TestDeleteOfALostGroup(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		l := newLossScene(t, s)
+		l.flush()
+		require.NoError(t, l.g.Delete(l.ctx))
+		_, err := l.m.Rebuild(l.ctx)
+		require.ErrorIs(t, err, stream.ErrGroupDeleted)
+	})
+}
+
+// TestUndeclaredMessages: a scope that lost its hash does not turn messages into foreign entries: they wait for the declaration.
+func TestUndeclaredMessages(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		w := f.writer(stream.WriterConfig{Brand: "ORD"})
+		f.keyed(w, "a")
+		f.do("DEL", tier.ScopeKey(f.addr().Scope))
+		m := f.join(f.group("g", stream.Head(), lease))
+		_, err := m.Read(f.ctx, 10, 0)
+		require.ErrorIs(t, err, tier.ErrUndeclared)
+		held, err := m.Sync(f.ctx)
+		require.NoError(t, err)
+		require.Len(t, held, 1, "it is held, and comes again")
+		f.keyed(w, "b")
+		require.NoError(t, m.Release(f.ctx, []tier.Held{{Entry: held[0].Entry}}, 0))
+		taken, err := m.TakeOver(f.ctx, 10)
+		require.NoError(t, err)
+		require.Equal(t, "a", taken.Leased[0].Records[0].Key)
+		require.False(t, taken.Leased[0].Records[0].ID.IsZero())
+
+		f.do("DEL", f.log(), tier.ScopeKey(f.addr().Scope))
+		f.do("XADD", f.log(), "*", "m", "not ours", "k", "v") // of a program that never declares anything
+		other := f.join(f.group("h", stream.Head(), lease))
+		require.True(t, f.read(other, 1)[0].Records[0].Foreign())
 	})
 }

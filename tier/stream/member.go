@@ -98,6 +98,9 @@ func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries m
 	if err := m.group.place.identify(ctx); err != nil {
 		return nil, err
 	}
+	if err := m.group.place.waits(entries); err != nil {
+		return nil, err
+	}
 	start, asked := m.begins(), false
 	out := make([]tier.Leased, len(entries))
 	for i := range entries {
@@ -161,6 +164,7 @@ func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
 	}
 	held, err := heldOf(parts[2])
 	if err == nil {
+		m.group.place.identity.Store(nil) // the stream may be declared in another way by now
 		m.number, m.start = number, entryID(parts[1])
 	}
 	return held, err
@@ -171,8 +175,7 @@ func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
 //
 // Errors: ErrStreamRemoved, ErrGroupDeleted: both were meant to go.
 func (m *Member) Rebuild(ctx context.Context) (tier.Rebuilt, error) {
-	m.group.place.identity.Store(nil) // the stream may be declared in another way by now
-	is, err := m.group.create(ctx, true)
+	is, err := m.group.create(ctx, true, m.lease)
 	if err != nil {
 		return tier.Rebuilt{}, err
 	}

@@ -61,11 +61,11 @@ func TestAppendOnce(t *testing.T) {
 		mark := f.text("GET", seen)
 		f.once(w, "a")
 		require.Equal(t, mark, f.text("GET", seen))
-		parts := strings.Fields(mark)
+		parts := strings.Fields(strings.TrimSuffix(mark, ";"))
 		until, err := strconv.ParseInt(parts[2], 10, 64)
 		require.NoError(t, err)
 		require.WithinDuration(t, f.now().Add(time.Hour), time.UnixMilli(until), 2*time.Minute)
-		f.do("SET", seen, fmt.Sprintf("%s %s %d", parts[0], parts[1], f.now().UnixMilli()))
+		f.do("SET", seen, fmt.Sprintf("%s %s %d;", parts[0], parts[1], f.now().UnixMilli()))
 		id, fresh := f.once(w, "a")
 		require.True(t, fresh)
 		require.Equal(t, id, f.all()[len(want)].ID)
@@ -247,4 +247,40 @@ func TestAppendOnceLateRepetition(t *testing.T) {
 	_, _, err = hasty.AppendOnce(f.ctx, "other", stream.MinWindow, codec.Message{})
 	require.True(t, tier.OutcomeUnknown(err), "%v", err)
 	require.Equal(t, "3", f.length())
+}
+
+// TestAppendOnceOverwritten (B74): a call that is repeated after its window has ended, and after another message took the key, is
+// still answered with its own.
+func TestAppendOnceOverwritten(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		w := f.writer(stream.WriterConfig{Brand: "ORD"})
+		f.append(w, 1)
+		node := f.text("HGET", tier.ScopeKey(f.addr().Scope), "node")
+		once := func(token string, window int) (code, id string) {
+			m, err := f.client.Run(f.ctx, tier.Call{
+				Script: script(t, "append_once"), Keys: []string{f.log(), f.addr().SeenKey("k"), tier.ScopeKey(f.addr().Scope)},
+				Args: []string{token, strconv.Itoa(window), "600000", node, "stream:orders", "ORD", "0-0", "m"},
+			})
+			require.NoError(t, err)
+			parts, err := tier.Parts("append_once", m, 4)
+			require.NoError(t, err)
+			code, err = parts[0].ToString()
+			require.NoError(t, err)
+			id, err = parts[1].ToString()
+			require.NoError(t, err)
+			return code, id
+		}
+		_, first := once("one", 1)
+		tiertest.Eventually(t, time.Minute, func() (bool, string) { // the first window ends
+			code, _ := once("two", 60_000)
+			return code == "ok", code
+		})
+		code, id := once("one", 1)
+		require.Equal(t, "dup", code)
+		require.Equal(t, first, id)
+		code, _ = once("three", 1)
+		require.Equal(t, "seen", code)
+		require.Equal(t, "3", f.length())
+	})
 }

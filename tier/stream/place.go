@@ -120,6 +120,23 @@ func (p *place) identify(ctx context.Context) error {
 	return err
 }
 
+// waits is the error of entries that are ours by their bytes though nobody has declared the stream: its scope lost the
+// declaration. Given to a handler as foreign, they would be settled as messages of nothing.
+func (p *place) waits(entries []codec.Entry) error {
+	if p.identity.Load() != nil {
+		return nil
+	}
+	anyBrand := codec.Identity{Brand: "ANY"}
+	for i := range entries {
+		for _, r := range anyBrand.Records(nil, entries[i]) {
+			if !r.Foreign() && r.Err == nil {
+				return &tier.Error{Op: "read", Key: tier.ScopeKey(p.addr.Scope), Class: tier.ErrUndeclared, Err: ErrNoStream}
+			}
+		}
+	}
+	return nil
+}
+
 // records decodes an entry, after identify. Of a stream that nobody declared, every entry is foreign.
 func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
 	var id codec.Identity

@@ -21,7 +21,8 @@ local node, field, brand, above = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local first_message = 7
 local call = redis.call
 
-local declared = call('HMGET', scope, 'node', field)
+local mark = 'top' .. string.sub(field, 7) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
+local declared = call('HMGET', scope, 'node', field, mark)
 if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
 if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
 
@@ -42,7 +43,7 @@ elseif number ~= last + 1 then
   return {'order', '', 0, 0}
 end
 if not last then -- asked once a producer: a right that is lacking must not show after the first write
-  for _, cmd in ipairs({{'SET', producer, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}, {'TIME'}}) do
+  for _, cmd in ipairs({{'SET', producer, ''}, {'HSET', scope, mark, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}, {'TIME'}}) do
     if not redis.acl_check_cmd(unpack(cmd)) then
       return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
     end
@@ -76,15 +77,19 @@ local function undo() -- as if it had not been added: readers count what was
   call('XDEL', log, first)
   call('XSETID', log, first, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
 end
+local t = call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local begin, begin_seq = ms, 0 -- of the first id, if it is another one
 local given_ms, given_seq = parse(above)
 if ms < given_ms or (ms == given_ms and seq <= given_seq) then
   begin = given_ms + 1 -- the log lost what it gave this writer
 elseif seq > 4095 then
   begin = ms + 1 -- a foreign writer ran on in this millisecond
-elseif call('XLEN', log) == 1 and counters() == 1 then
-  local t = call('TIME') -- a new log
-  begin, begin_seq = t[1] * 1000 + math.floor(t[2] / 1000) + 2, t[2] % 1000 * 4
+end
+if call('XLEN', log) == 1 and counters() == 1 then -- a new log: above the clock, and above all that was ahead of it
+  local top = parse(declared[3] or '0-0') + 1
+  if math.max(begin, top) < now + 2 then begin, begin_seq = now + 2, t[2] % 1000 * 4 end
+  begin = math.max(begin, top)
 end
 if ms < 1704067200000 or begin + 2 > last_ms then
   undo()
@@ -104,6 +109,7 @@ for i = first_message + 1, #ARGV do
   call('XADD', log, at, 'm', ARGV[i])
   seq = seq + 1
 end
+if ms > now then call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 
 local count = #ARGV - first_message + 1

@@ -2,8 +2,8 @@
 -- Appends one message, unless one was appended under its key within the window: not seen -> seen, and an entry.
 -- The server mints the id as in append.lua. A repetition of the call is told from a duplicate by its token.
 -- KEYS[1] log      STREAM
--- KEYS[2] seen     STRING  'address token until': of the message; of the call that appended it; end of the window in ms.
---                          It lives longer, so that a late repetition is still known by its token
+-- KEYS[2] seen     STRING  'address token until;' for the last 8 messages, newest first: of the message; of the call that
+--                          appended it; end of the window in ms. It lives longer, so that a late repetition is still known by its token
 -- KEYS[3] scope    HASH
 -- ARGV[1] token    of this call, the same when it is repeated
 -- ARGV[2] window   ms
@@ -19,18 +19,23 @@ local token, window, keep = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local node, field, brand, above, message = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local call = redis.call
 
-local declared = call('HMGET', scope, 'node', field)
+local mark = 'top' .. string.sub(field, 7) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
+local declared = call('HMGET', scope, 'node', field, mark)
 if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
 if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local held = call('GET', seen)
-local first, by, till = string.match(held or '', '^(%S+) (%S+) (%d+)$')
-if first and (by == token or now < tonumber(till)) then
-  call('SET', seen, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
-  return {by == token and 'dup' or 'seen', first, 1, 1}
+local held = call('GET', seen) or ''
+local code, first
+for address, by, till in string.gmatch(held, '(%S+) (%S+) (%d+);') do
+  if by == token then code, first = 'dup', address; break end
+  if not code and now < tonumber(till) then code, first = 'seen', address end
 end
-for _, cmd in ipairs({{'SET', seen, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}}) do
+if code then
+  call('SET', seen, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
+  return {code, first, 1, 1}
+end
+for _, cmd in ipairs({{'SET', seen, ''}, {'HSET', scope, mark, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then -- which must not show after the first write
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
   end
@@ -64,8 +69,11 @@ if ms < given_ms or (ms == given_ms and seq <= given_seq) then
   begin = given_ms + 1 -- the log lost what it gave this writer
 elseif seq > 4095 then
   begin = ms + 1 -- a foreign writer ran on in this millisecond
-elseif call('XLEN', log) == 1 and counters() == 1 then
-  begin, begin_seq = now + 2, t[2] % 1000 * 4 -- a new log, as append.lua has it
+end
+if call('XLEN', log) == 1 and counters() == 1 then -- a new log, as append.lua has it
+  local top = parse(declared[3] or '0-0') + 1
+  if math.max(begin, top) < now + 2 then begin, begin_seq = now + 2, t[2] % 1000 * 4 end
+  begin = math.max(begin, top)
 end
 local legal = ms >= 1704067200000 and begin + 2 <= last_ms
 if begin > ms or not legal then -- as if it had not been added: readers count what was
@@ -76,6 +84,11 @@ if begin > ms or not legal then -- as if it had not been added: readers count wh
   ms, seq = begin, begin_seq
   id = call('XADD', log, string.format('%.0f-%d', ms, seq), 'm', message)
 end
+if ms > now then call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
-call('SET', seen, string.format('%s %s %.0f', id, token, now + window), 'PX', string.format('%.0f', window + keep))
+local marks = {string.format('%s %s %.0f;', id, token, now + window)}
+for earlier in string.gmatch(held, '[^;]+;') do
+  if #marks < 8 then marks[#marks + 1] = earlier end
+end
+call('SET', seen, table.concat(marks), 'PX', string.format('%.0f', window + keep))
 return {'ok', id, 1, 1}

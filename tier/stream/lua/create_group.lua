@@ -41,6 +41,18 @@ if declared and string.sub(declared, 1, 1) == '-' then return {'removed', '', ''
 if call('EXISTS', log) == 1 then
   for _, g in ipairs(call('XINFO', 'GROUPS', log)) do
     if g[2] == name then
+      local state = call('HMGET', group, 'fresh', 'deleted')
+      if lost and state[1] then -- made at what is new by one who did not know of the loss: what was written in between is due
+        call('XGROUP', 'SETID', log, name, '0-0')
+        call('HSET', group, 'lease', lease, 'start', '0-0', 'floor', '0-0')
+        call('HDEL', group, 'fresh')
+        call('DEL', owners)
+        return {'restarted', lease, '0-0', '0-0'}
+      end
+      if state[2] then -- made again by another program
+        call('HDEL', group, 'deleted')
+        call('PERSIST', group)
+      end
       call('HSETNX', group, 'lease', lease)
       call('HSETNX', group, 'start', '0-0') -- of another program: where it began is not known
       local row = call('HMGET', group, 'lease', 'start')
@@ -54,22 +66,25 @@ if deleted and lost then return {'deleted', '', '', ''} end
 local code = 'created'
 if not deleted and (floor or lost) then
   local added, last = top()
-  lease = had_lease or lease
-  if floor and added >= tonumber(had_added) and not below(last, floor) then
+  lease, had_start = had_lease or lease, had_start or '0-0'
+  local same = floor and added >= tonumber(had_added) and not below(last, floor)
+  if same or floor and below(floor, had_start) then -- before its start: it was given nothing yet
     code, after, start = 'resumed', floor, had_start
   else -- all that there is was written after the loss
     code, after, start = 'restarted', '0-0', '0-0'
   end
 end
 -- Asked first, since a right that is lacking must not show halfway.
-for name, cmd in pairs({['xinfo|stream'] = {'XINFO', 'STREAM', log}, del = {'DEL', group, owners}, hset = {'HSET', group, '-', '-'}}) do
+for name, cmd in pairs({['xinfo|stream'] = {'XINFO', 'STREAM', log}, del = {'DEL', group, owners}, hset = {'HSET', group, '-', '-'}, ['xgroup|setid'] = {'XGROUP', 'SETID', log, name, '0-0'}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
   end
 end
 call('XGROUP', 'CREATE', log, name, after, 'MKSTREAM')
 local added, last = top()
-if after == '$' then after = last end
+local fresh = after == '$'
+if fresh then after = last end
 call('DEL', group, owners)
 call('HSET', group, 'lease', lease, 'start', start, 'floor', after, 'added', added)
+if fresh and not deleted then call('HSET', group, 'fresh', '1') end
 return {code, lease, start, after}

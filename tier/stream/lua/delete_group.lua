@@ -15,12 +15,10 @@ for name, cmd in pairs({exists = {'EXISTS', log}, ['xgroup|destroy'] = {'XGROUP'
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
   end
 end
-local known = redis.call('DEL', group, owners)
+redis.call('DEL', group, owners)
 local there = 0
 if redis.call('EXISTS', log) == 1 then there = redis.call('XGROUP', 'DESTROY', log, name) end
-if known + there > 0 then
-  local t = redis.call('TIME')
-  redis.call('HSET', group, 'deleted', t[1] * 1000 + math.floor(t[2] / 1000))
-  redis.call('PEXPIRE', group, mark)
-end
+local t = redis.call('TIME')
+redis.call('HSET', group, 'deleted', t[1] * 1000 + math.floor(t[2] / 1000)) -- also when the server lost it: members would make it again
+redis.call('PEXPIRE', group, mark)
 return there

@@ -19,7 +19,8 @@ local node, field, brand, above = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local first_pack = 7
 local call = redis.call
 
-local declared = call('HMGET', scope, 'node', field)
+local mark = 'top' .. string.sub(field, 7) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
+local declared = call('HMGET', scope, 'node', field, mark)
 if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
 if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
 
@@ -40,7 +41,7 @@ elseif number ~= last + 1 then
   return {'order', '', 0, 0}
 end
 if not last then -- asked once a producer: a right that is lacking must not show after the first write
-  for _, cmd in ipairs({{'SET', producer, ''}, {'XSETID', log, '0-1'}}) do
+  for _, cmd in ipairs({{'SET', producer, ''}, {'HSET', scope, mark, ''}, {'XSETID', log, '0-1'}}) do
     if not redis.acl_check_cmd(unpack(cmd)) then
       return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
     end
@@ -48,7 +49,8 @@ if not last then -- asked once a producer: a right that is lacking must not show
 end
 
 local t = call('TIME')
-local ms, seq = t[1] * 1000 + math.floor(t[2] / 1000), -1
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local ms, seq = now, -1
 local function pass(id)
   local m, s = string.match(id, '^(%d+)%-(%d+)$')
   m, s = tonumber(m), tonumber(s)
@@ -67,7 +69,10 @@ local function generated() -- the top is an entry that is gone: only XINFO, whic
       if info[i] == 'last-generated-id' then id = info[i + 1] end
     end
   end
-  if id == '0-0' then ms, seq = ms + 2, t[2] % 1000 * 4 - 1 end -- a new log, as append.lua has it
+  if id == '0-0' then -- a new log, as append.lua has it
+    if ms < now + 2 then ms, seq = now + 2, t[2] % 1000 * 4 - 1 end
+    pass(declared[3] or id)
+  end
   pass(id)
 end
 pass(above) -- which the log may have lost
@@ -94,6 +99,7 @@ for i = first_pack + 2, #ARGV, 2 do
   call('XADD', log, room(size), 'b', ARGV[i + 1])
   count = count + size
 end
+if ms > now then call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 
 local receipts = {string.format('%.0f %s %d %s;', number, first, count, ARGV[first_pack])}

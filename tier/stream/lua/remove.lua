@@ -23,12 +23,13 @@ if call('EXISTS', log) == 1 then
   entries = call('XLEN', log)
 end
 -- Asked first, since a right that is lacking must not show halfway.
-for name, cmd in pairs({hset = {'HSET', scope, field, '-'}, unlink = {'UNLINK', log}}) do
+for name, cmd in pairs({hset = {'HSET', scope, field, '-'}, hdel = {'HDEL', scope, field}, unlink = {'UNLINK', log}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
   end
 end
 if string.sub(declared, 1, 1) ~= '-' then call('HSET', scope, field, '-' .. declared) end
+call('HDEL', scope, 'top' .. string.sub(field, 7)) -- ids begin anew, also those that were at their end
 local keys = call('UNLINK', log)
 for i = 3, #KEYS do keys = keys + call('UNLINK', KEYS[i]) end
 return {'ok', entries, keys}

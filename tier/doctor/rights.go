@@ -78,9 +78,9 @@ var roles = map[string][]need{
 	"operator": append(
 		runs("nodes", "scope", "log", "group"), clock,
 		on("version", "GET"), on("nodes", "HGET", "f"), on("nodes", "HSCAN", "0"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"),
-		on("scope", "HSET", "f", "v"), on("scope", "HSCAN", "0"), on("scope", "TYPE"), on("log", "EXISTS"), on("log", "TYPE"), on("log", "XLEN"),
+		on("scope", "HSET", "f", "v"), on("scope", "HDEL", "f"), on("scope", "HSCAN", "0"), on("scope", "TYPE"), on("log", "EXISTS"), on("log", "TYPE"), on("log", "XLEN"),
 		on("log", "XRANGE", "-", "+"), on("log", "XPENDING", "g"), on("log", "XSETID", "0-1"), on("log", "UNLINK"),
-		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "STREAM"),
+		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "SETID", "g", "0"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "STREAM"),
 		sub("log", "XINFO", "GROUPS"), sub("log", "XINFO", "CONSUMERS", "g"), on("group", "HGET", "f"), on("group", "HMGET", "f"),
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
 		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "DEL"), on("owners", "UNLINK"), on("dead", "XLEN"), on("dead", "UNLINK"),

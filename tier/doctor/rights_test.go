@@ -37,8 +37,8 @@ func TestRights(t *testing.T) {
 			"consumer": "it lacks the key emq:{shop}:stream:x:dead:x", "operator": "it lacks UNLINK on emq:{shop}:stream:x:dead:x",
 		}},
 		{"no XGROUP", []string{"~*", "+@all", "-xgroup"}, map[string]string{
-			"consumer": "it lacks the command XGROUP CREATE, the command XGROUP DELCONSUMER",
-			"operator": "it lacks the command XGROUP CREATE, the command XGROUP DESTROY",
+			"consumer": "it lacks the command XGROUP CREATE, the command XGROUP SETID, the command XGROUP DELCONSUMER",
+			"operator": "it lacks the command XGROUP CREATE, the command XGROUP SETID, the command XGROUP DESTROY",
 		}},
 	}
 	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {

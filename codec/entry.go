@@ -72,6 +72,9 @@ func (i Identity) Records(dst []Record, e Entry) []Record {
 	return out
 }
 
+// PackField is the pack in an entry, empty when it holds none.
+func PackField(e Entry) string { return ourFields(e.Fields).pack }
+
 // fields are the values of our fields; has tells an empty one from none.
 type fields struct {
 	message, pack, id          string

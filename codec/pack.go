@@ -157,3 +157,23 @@ func (s *scanner) packBody() (body []byte, at int, err error) {
 	body, err = s.bytes(n)
 	return body, at, err
 }
+
+// PackedMessage is the encoded message i of a pack, a part of src. The error is a *DecodeError.
+func PackedMessage(src []byte, i int) ([]byte, error) {
+	p, err := openPack(src)
+	if err != nil {
+		return nil, err
+	}
+	rest := p.body
+	var m Message
+	for k := range p.n {
+		before := rest
+		if rest, err = DecodeMessage(rest, &m); err != nil {
+			return nil, packed(err, k, p.at+len(p.body)-len(before))
+		}
+		if k == i {
+			return before[:len(before)-len(rest)], nil
+		}
+	}
+	return nil, &DecodeError{p.at, "pack: no such message"}
+}

@@ -159,8 +159,8 @@ func (r *run) reconcile(held []tier.Held) (unknown []tier.Held) {
 	return unknown
 }
 
-// refusesLetters tells whether the server refused a move to the dead letters in a way that concerns these only.
-func refusesLetters(err error) bool {
+// refusesAside tells whether the server refused to put entries aside in a way that concerns these only.
+func refusesAside(err error) bool {
 	for _, class := range []*tier.Class{tier.ErrStoreFull, tier.ErrMisconf, tier.ErrPermission, tier.ErrWrongType} {
 		if errors.Is(err, class) {
 			return true

@@ -13,7 +13,7 @@ func (t *tracker) close() {
 		case f.begun():
 			t.waiting.push(f)
 		default:
-			f.cut, f.next, f.left = true, len(f.messages), 0
+			f.next, f.left = len(f.messages), 0
 			t.through = append(t.through, f)
 		}
 	}
@@ -21,7 +21,7 @@ func (t *tracker) close() {
 
 func (f *flight) begun() bool {
 	for i := range f.messages[:f.next] {
-		if f.messages[i].Err == nil {
+		if m := &f.messages[i]; m.running || m.fate == fateDone || m.fate == fateAgain || m.fate == fateDead && m.Err == nil {
 			return true
 		}
 	}
@@ -38,8 +38,7 @@ func (t *tracker) interrupt() (running []*handling) {
 		}
 		had := f.left
 		for ; f.next < len(f.messages); f.next++ {
-			if f.messages[f.next].Err == nil {
-				f.cut = true
+			if f.messages[f.next].fate == fateOpen {
 				f.left--
 			}
 		}

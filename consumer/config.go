@@ -23,6 +23,11 @@ const (
 	maxInFlight        = 1 << 16
 	defaultBytes       = 64 << 20
 
+	defaultDeliveries = 20
+	defaultBackoff    = time.Second
+	defaultMaxBackoff = 10 * time.Minute
+	maxMaxBackoff     = 1000 * 24 * time.Hour
+
 	maxNamePrefix = 100 // of the 128 bytes of a name, the rest is for what makes it unique
 )
 
@@ -46,6 +51,16 @@ type Config struct {
 	// before, and an entry above the bound, which comes alone. A Go program needs up to twice that (GOGC). Small, large
 	// messages come one by one; large, memory grows.
 	MaxInFlightBytes int
+	// MaxDeliveries is how often a message is delivered at most; then it goes to the group's dead letters. Default 20, with
+	// the other defaults a bit more than two hours; below 0: without end. Deliveries that a crash has ended count, those that
+	// a stop has cut short do not. Small, an outage of what the handlers need fills the dead letters; large, a message that
+	// cannot be handled keeps workers busy.
+	MaxDeliveries int
+	// Backoff is the longest pause after the first failure of a message; it doubles with each failure up to MaxBackoff, and
+	// what is waited is drawn between nothing and it. Default 1 s.
+	Backoff time.Duration
+	// MaxBackoff is where Backoff ends to grow. Default 10 minutes.
+	MaxBackoff time.Duration
 	// DrainTimeout is how long handlers may go on after the end of Run's context. Default 10 s. Too short, work is
 	// interrupted and done again elsewhere; longer than the patience of whoever stops the process, the process is killed
 	// and what it holds waits for its lease.
@@ -68,6 +83,15 @@ func (c *Config) setDefaults() {
 	}
 	if c.MaxInFlightBytes == 0 {
 		c.MaxInFlightBytes = defaultBytes
+	}
+	if c.MaxDeliveries == 0 {
+		c.MaxDeliveries = defaultDeliveries
+	}
+	if c.Backoff == 0 {
+		c.Backoff = defaultBackoff
+	}
+	if c.MaxBackoff == 0 {
+		c.MaxBackoff = max(c.Backoff, defaultMaxBackoff)
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = defaultDrainTimeout
@@ -95,6 +119,10 @@ func (c *Config) validate() error {
 		return refuse("MaxInFlight is %d, at most %d", c.MaxInFlight, maxInFlight)
 	case c.MaxInFlightBytes < 0:
 		return refuse("MaxInFlightBytes is %d, want more than nothing", c.MaxInFlightBytes)
+	case c.Backoff < 0 || c.Backoff > maxMaxBackoff:
+		return refuse("Backoff is %s, want more than nothing, at most %s", c.Backoff, maxMaxBackoff)
+	case c.MaxBackoff < c.Backoff || c.MaxBackoff > maxMaxBackoff:
+		return refuse("MaxBackoff is %s, want at least Backoff, %s, at most %s", c.MaxBackoff, c.Backoff, maxMaxBackoff)
 	case c.DrainTimeout < 0:
 		return refuse("DrainTimeout is %s, want more than nothing", c.DrainTimeout)
 	}

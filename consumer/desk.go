@@ -19,10 +19,10 @@ type desk struct {
 	room    chan struct{} // there may be room again
 }
 
-func newDesk(values context.Context, max, maxBytes int, gauge func(delta int)) *desk {
+func newDesk(values context.Context, max, maxBytes int, p policy, gauge func(delta int)) *desk {
 	d := &desk{
 		gauge:   gauge,
-		t:       newTracker(values, max, maxBytes),
+		t:       newTracker(values, max, maxBytes, p),
 		through: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	d.work.L = &d.mu

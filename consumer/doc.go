@@ -8,12 +8,12 @@
 //
 // At least once. A message is settled after its handler has returned nil, never before. It is handled again when
 //
-//   - its handler returned an error, panicked or ended its goroutine: after a growing, random pause of at most the
-//     group's lease, by any consumer of the group;
+//   - its handler returned an error, panicked or ended its goroutine: after a growing, random pause, by any consumer of the
+//     group, until Config.MaxDeliveries; [Permanent], [RetryAfter] and [Snooze] say otherwise;
 //   - its consumer died, or was silent for longer than the lease: by another consumer;
 //   - the server lost the group, which is made again where everything was settled at the last beat: what was settled since;
-//   - it stands in a pack of which another message failed, or that changed hands: the entry is the unit of settling, so a
-//     pack comes again whole, once all of its messages are through.
+//   - it stands in a pack that changed hands before all of it was through: the entry is the unit of settling. When one
+//     message of a pack fails, only that one comes again.
 //
 // [Delivery.Attempt] counts. It is not counted as an attempt when a stop got in the way: what was fetched and not begun
 // is handed back to others at once, and so is what the drain deadline interrupted.
@@ -30,7 +30,8 @@
 //
 // # What never reaches the handler
 //
-// Entries whose envelope cannot be decoded go to the group's dead letters with the reason. Entries that were trimmed
+// Entries whose envelope cannot be decoded go to the group's dead letters with the reason, and so do messages that were
+// delivered Config.MaxDeliveries times and did not come to an end. Entries that were trimmed
 // while they were pending are counted as lost to retention. Foreign entries, written by other programs in their own
 // form, do reach the handler, with their raw fields and a zero ID.
 //

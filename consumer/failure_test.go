@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
@@ -89,7 +91,7 @@ func TestFailures(t *testing.T) {
 					require.Equal(t, want, attempts[strconv.Itoa(i)])
 				}
 				counted(t, reg, 2, "echomq_consumer_deliveries_total", "outcome", way.outcome)
-				counted(t, reg, 2, "echomq_consumer_released_entries_total", "reason", "failed")
+				counted(t, reg, 2, "echomq_consumer_parked_messages_total", "", "")
 				require.Contains(t, log.String(), way.log)
 			})
 		}
@@ -124,7 +126,7 @@ func TestAttemptsGoOn(t *testing.T) {
 	s.settled(patience)
 }
 
-// A pack of which one message fails comes again whole, once all of its messages are through; other packs do not.
+// Of a pack, only the message comes again that failed, whatever it says, and the pack is not pending meanwhile.
 func TestPackFailsInPart(t *testing.T) {
 	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
@@ -132,34 +134,46 @@ func TestPackFailsInPart(t *testing.T) {
 		s := newStage(t, server)
 		s.append(n, pack)
 		seen := newTally()
-		var mu sync.Mutex
-		through, early := 0, false
+		attempts := make(chan int, 10)
 		s.run(s.source(), func(_ context.Context, d *consumer.Delivery) error {
 			seen.add(d.Key)
-			mu.Lock()
-			defer mu.Unlock()
-			if i, _ := strconv.Atoi(d.Key); i/pack == 2 {
-				if d.Attempt == 1 {
-					through++
-				} else if through < pack {
-					early = true
+			switch {
+			case d.Key == "23":
+				if attempts <- d.Attempt; d.Attempt < 3 {
+					return errMailbox
 				}
-			}
-			if d.Key == "23" && d.Attempt == 1 {
-				return errMailbox
+			case d.Key == "25":
+				return consumer.Permanent(errMailbox)
+			case d.Key == "27" && seen.count("27") < 3:
+				return consumer.Snooze(time.Millisecond)
+			case d.Key == "27":
+				require.Equal(t, 1, d.Attempt, "snoozing has no attempt")
 			}
 			return nil
-		}, consumer.Config{Concurrency: 4})
-		seen.reach(t, n, patience)
+		}, consumer.Config{Concurrency: 4, Backoff: 100 * time.Millisecond})
+		for want := 1; want <= 3; want++ {
+			require.Equal(t, want, get(t, attempts))
+		}
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			return seen.deliveries() == n+4, fmt.Sprint(seen.deliveries())
+		})
 		s.settled(patience)
 		for i := range n {
 			want := 1
-			if i/pack == 2 {
-				want = 2
+			if i == 23 || i == 27 {
+				want = 3
 			}
 			require.Equal(t, want, seen.count(strconv.Itoa(i)), "message %d", i)
 		}
-		require.False(t, early, "the pack came again before it was through")
+		letters := s.letters()
+		require.Len(t, letters, 1)
+		require.Equal(t, "5", letters[0]["index"])
+		var m codec.Message
+		rest, err := codec.DecodeMessage([]byte(letters[0]["m"]), &m)
+		require.NoError(t, err)
+		require.Empty(t, rest)
+		require.Equal(t, "25", m.Key)
+		tiertest.Eventually(t, patience, func() (bool, string) { return s.parked() == 0, "parked" })
 	})
 }
 

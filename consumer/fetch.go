@@ -42,12 +42,18 @@ func (f *fetcher) step() bool {
 		return false
 	}
 	room, due := f.ask()
-	if f.look.isDue(time.Now(), due) && room.take > 0 {
+	for _, old := range []struct {
+		isDue bool
+		bring func(n int) bool
+	}{{f.look.isDue(time.Now(), due.released), f.takeOver}, {isPast(due.parked), f.takeDue}} {
+		if !old.isDue || room.take == 0 {
+			continue
+		}
 		n := room.entries(room.take, f.size)
 		if room.read > 0 {
 			n = (n + 1) / 2 // the other half is for what is new
 		}
-		if !f.takeOver(n) {
+		if !old.bring(n) {
 			return false
 		}
 		room, due = f.ask()
@@ -57,23 +63,39 @@ func (f *fetcher) step() bool {
 		if room.idle {
 			wait = idleWait
 		}
-		return f.read(room.entries(room.read, f.size), f.look.cutShort(wait, time.Now(), due))
+		return f.read(room.entries(room.read, f.size), f.look.cutShort(wait, time.Now(), due.first()))
 	}
 	f.await(due, room)
 	return true
 }
 
-// ask returns how much room there is, and when the first parked entry is due.
-func (f *fetcher) ask() (r room, due time.Time) {
-	f.desk.ask(func(t *tracker) { r, due = t.room(f.cfg.Concurrency), t.due })
-	return r, due
+// due is when there is something old to fetch, as far as is known here; zero: nothing.
+type due struct {
+	released time.Time // by this consumer, for others or itself to take over
+	parked   time.Time // by whomever
+}
+
+// first is the earlier of both.
+func (d due) first() time.Time {
+	if d.released.IsZero() || !d.parked.IsZero() && d.parked.Before(d.released) {
+		return d.parked
+	}
+	return d.released
+}
+
+func isPast(at time.Time) bool { return !at.IsZero() && !at.After(time.Now()) }
+
+// ask returns how much room there is, and what is due when.
+func (f *fetcher) ask() (r room, d due) {
+	f.desk.ask(func(t *tracker) { r, d = t.room(f.cfg.Concurrency), due{t.due, t.next} })
+	return r, d
 }
 
 // await waits until there may be more room, or a look is due for which there is room.
-func (f *fetcher) await(due time.Time, r room) {
+func (f *fetcher) await(due due, r room) {
 	var look <-chan time.Time
 	if r.take > 0 {
-		timer := time.NewTimer(f.look.cutShort(lookEvery, time.Now(), due))
+		timer := time.NewTimer(f.look.cutShort(lookEvery, time.Now(), due.first()))
 		defer timer.Stop()
 		look = timer.C
 	}
@@ -188,7 +210,7 @@ func (f *fetcher) recoverAlone() bool {
 
 // claim finds, of what was fetched, what is held; and, of what is held and not known, what was stranded, whose delivery
 // does not count.
-func claim(fetched []tier.Leased, held, unknown []tier.Held) (mine []tier.Leased, stranded []tier.Held) {
+func claim(fetched []tier.Leased, held, unknown []tier.Held) (mine []tier.Leased, stranded []tier.Returned) {
 	isHeld := make(map[codec.EntryID]bool, len(held))
 	for _, h := range held {
 		isHeld[h.Entry] = true
@@ -202,7 +224,7 @@ func claim(fetched []tier.Leased, held, unknown []tier.Held) (mine []tier.Leased
 	}
 	for _, h := range unknown {
 		if !isMine[h.Entry] {
-			stranded = append(stranded, tier.Held{Entry: h.Entry, Deliveries: h.Deliveries - 1})
+			stranded = append(stranded, tier.Returned{Held: tier.Held{Entry: h.Entry, Deliveries: h.Deliveries - 1}})
 		}
 	}
 	return mine, stranded

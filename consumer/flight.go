@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"time"
+
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
@@ -12,14 +14,13 @@ type flight struct {
 
 	weight     int // bytes
 	deliveries int
-	next       int   // the first message that no worker was given
-	left       int   // messages that are not through
-	failed     bool  // a handler failed: the entry is to come again
-	cut        bool  // a stop got in the way: the entry is to be handed back
-	poison     error // a message cannot be read: the entry is to be buried
-	unsure     bool  // a settle of it may have happened
-	gone       bool  // no longer pending on the server: nothing is to be done about it
-	dropped    bool  // another's now: whatever becomes of it here has no effect
+	next       int  // the first message that no worker was given
+	left       int  // messages that are not through
+	narrowed   bool // others of its messages were settled before, or have attempts of their own: the server has a row of it
+	suspect    bool // it may be what ended the consumers that had it before
+	unsure     bool // a settle of it may have happened
+	gone       bool // no longer pending on the server: nothing is to be done about it
+	dropped    bool // another's now: whatever becomes of it here has no effect
 }
 
 // message is one message of a flight, with the context of its handler.
@@ -27,44 +28,89 @@ type message struct {
 	Delivery
 	ctx     handling
 	running bool
+
+	fate   fate
+	pause  time.Duration // until it is due: fateAgain, fateLater
+	reason string        // why it is given up: fateDead
+	cause  string        // the same, in a word, for the metrics
 }
 
 // verdict is what becomes of an entry once its messages are through.
 type verdict uint8
 
 const (
-	toSettle   verdict = iota // every handler returned nil
-	toRetry                   // a handler failed: released for later
-	toHandBack                // a stop got in the way: released at once, and this delivery does not count
-	toBury                    // not readable: to the dead letters
+	toSettle   verdict = iota // all of it is done
+	toAside                   // something of it comes again later, or is given up
+	toHandBack                // a stop got in the way: what is open is released at once, and this delivery does not count
 	toForget                  // not pending any more
 	verdicts
 )
 
-// verdict prefers what repeats the least and loses nothing: readable messages of an entry that is to be buried are
-// handled first, and come again with it when one of them fails.
 func (f *flight) verdict() verdict {
-	switch {
-	case f.gone, f.dropped:
+	if f.gone || f.dropped {
 		return toForget
-	case f.failed:
-		return toRetry
-	case f.cut:
-		return toHandBack
-	case f.poison != nil:
-		return toBury
-	default:
-		return toSettle
 	}
+	v := toSettle
+	for i := range f.messages {
+		switch f.messages[i].fate {
+		case fateOpen:
+			v = max(v, toHandBack)
+		case fateAgain, fateLater, fateDead:
+			return toAside
+		}
+	}
+	if v == toSettle && f.narrowed {
+		return toAside // which removes the row
+	}
+	return v
 }
 
-// held is the entry as it is released: what counts are the deliveries so far, this one too if it was used.
-func (f *flight) held(v verdict) tier.Held {
-	n := f.deliveries
-	if v == toHandBack {
-		n--
+// aside is what the source is told of a flight of which not all is done. What was not begun is due at once.
+func (f *flight) aside() tier.Aside {
+	a := tier.Aside{Entry: f.entry, Deliveries: f.deliveries}
+	for i := range f.messages {
+		m := &f.messages[i]
+		switch m.fate {
+		case fateAgain:
+			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt, Delay: m.pause})
+		case fateLater, fateOpen:
+			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt - 1, Delay: m.pause})
+		case fateDead:
+			a.Dead = append(a.Dead, tier.Letter{Index: f.place(m), Reason: m.reason, Attempts: m.Attempt})
+		}
 	}
-	return tier.Held{Entry: f.entry, Deliveries: n}
+	return a
+}
+
+// place is a message's index in its pack; -1 when it is the whole entry.
+func (f *flight) place(m *message) int {
+	if m.Position.Index == 0 && m.Addr == f.entry {
+		return -1
+	}
+	return m.Position.Index
+}
+
+// handedBack is the entry as it is released: its delivery does not count.
+func (f *flight) handedBack() tier.Returned {
+	h := tier.Returned{Held: tier.Held{Entry: f.entry, Deliveries: f.deliveries - 1}}
+	done := f.narrowed
+	for i := range f.messages {
+		m := &f.messages[i]
+		if m.fate == fateDone {
+			done = true
+			continue
+		}
+		h.Open = append(h.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt})
+	}
+	if !done {
+		h.Open = nil
+	}
+	return h
+}
+
+// held is the entry as it is released when the server refuses to put it aside: as it was, this delivery counted.
+func (f *flight) held() tier.Returned {
+	return tier.Returned{Held: tier.Held{Entry: f.entry, Deliveries: f.deliveries}}
 }
 
 // outcome is how one message's handler ended.
@@ -74,11 +120,12 @@ const (
 	outcomeOK          outcome = iota
 	outcomeError               // it returned an error, or ended its goroutine
 	outcomePanic               //
+	outcomeSnoozed             // it is not ready for the message yet
 	outcomeInterrupted         // it returned an error after the drain time
 	outcomeLost                // it returned after the lease was lost
 	outcomes
 )
 
 func (o outcome) String() string {
-	return [outcomes]string{"ok", "error", "panic", "interrupted", "lost"}[o]
+	return [outcomes]string{"ok", "error", "panic", "snoozed", "interrupted", "lost"}[o]
 }

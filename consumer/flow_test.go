@@ -136,7 +136,7 @@ func TestPoison(t *testing.T) {
 		bodies := map[string]bool{}
 		for _, letter := range dead {
 			require.Contains(t, letter["reason"], "undecodable")
-			require.Equal(t, "1", letter["deliveries"])
+			require.Equal(t, "1", letter["attempts"])
 			require.NotEmpty(t, letter["entry"])
 			bodies[letter["m"]] = true
 		}
@@ -144,7 +144,7 @@ func TestPoison(t *testing.T) {
 			require.True(t, bodies[bytes], "the raw bytes are kept")
 		}
 		require.Equal(t, 11, seen.deliveries())
-		counted(t, reg, len(poison)+1, "echomq_consumer_buried_entries_total", "", "")
+		counted(t, reg, len(poison)+1, "echomq_consumer_dead_messages_total", "cause", "undecodable")
 	})
 }
 

@@ -6,8 +6,9 @@ import (
 	"github.com/echomq/pipeline/codec"
 )
 
-// Handler does the work that a message asks for. Nil settles the message; an error brings it back later. A panic, and a
-// runtime.Goexit, are errors of their message and of nothing else.
+// Handler does the work that a message asks for. Nil settles the message; an error brings it back later, unless it is
+// [Permanent]; [RetryAfter] and [Snooze] say when. A panic, and a runtime.Goexit, are errors of their message and of nothing
+// else.
 //
 // The context carries the values of Run's context, but does not end with it: a handler may finish its work when the
 // consumer stops. It ends when the handler returns, and before that when the work is in vain or has to give way:
@@ -21,7 +22,7 @@ type Handler func(ctx context.Context, d *Delivery) error
 // keeps a small part of one for long should clone it.
 type Delivery struct {
 	codec.Record
-	// Attempt is 1 at first, and one more each time that the entry is delivered. Deliveries that a stop has cut short do
-	// not count.
+	// Attempt is 1 at first, and one more each time that the message is delivered. Deliveries that a stop has cut short, or
+	// that were snoozed, do not count.
 	Attempt int
 }

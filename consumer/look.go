@@ -38,6 +38,9 @@ func (l *look) isDue(now, parked time.Time) bool {
 // page notes what a page brought.
 func (l *look) page(now time.Time, taken tier.Taken) {
 	switch {
+	case taken.Done && taken.Suspects > 0:
+		l.under = false
+		l.next = now.Add(lookAgain)
 	case taken.Done:
 		l.under = false
 		l.next = now.Add(lookEvery - jittered(lookEvery/4))
@@ -63,7 +66,9 @@ func (l *look) cutShort(wait time.Duration, now, parked time.Time) time.Duration
 // takeOver looks at one page and takes up to n entries.
 func (f *fetcher) takeOver(n int) bool {
 	return f.call(f.fetching, "take_over", func() error {
-		taken, err := f.member.TakeOver(f.calls, n)
+		suspects := 0
+		f.desk.ask(func(t *tracker) { suspects = max(0, 1-t.suspects) })
+		taken, err := f.member.TakeOver(f.calls, n, suspects)
 		if err != nil {
 			f.suspect = f.suspect || reactionTo(err) != ask
 			f.shrink(err)
@@ -76,15 +81,42 @@ func (f *fetcher) takeOver(n int) bool {
 		now := time.Now()
 		f.look.page(now, taken)
 		f.desk.ask(func(t *tracker) {
-			t.vanished(taken.Lost)
 			if taken.Done {
 				t.looked(now, lookAgain)
 			}
 		})
-		if n := len(taken.Lost); n > 0 {
-			f.metrics.lost[lostRetention].Add(float64(n))
-			f.log.error("entries were trimmed before anybody had handled them", "entries", n, "first", taken.Lost[0].String())
-		}
+		f.brought(taken, now)
 		return nil
 	})
+}
+
+// takeDue takes up to n parked entries up again.
+func (f *fetcher) takeDue(n int) bool {
+	return f.call(f.fetching, "due", func() error {
+		taken, err := f.member.Due(f.calls, n)
+		if err != nil {
+			f.suspect = f.suspect || reactionTo(err) != ask
+			return err
+		}
+		f.size.learn(taken.Leased)
+		f.closeIfStopping()
+		f.desk.takeNew(taken.Leased) // what is in flight still was put aside by a call whose reply was lost
+		f.brought(taken, time.Now())
+		return nil
+	})
+}
+
+// brought notes what came with entries: which are gone, and when the next parked one is due.
+func (f *fetcher) brought(taken tier.Taken, now time.Time) {
+	f.desk.ask(func(t *tracker) {
+		t.vanished(taken.Lost)
+		t.next = time.Time{}
+		if taken.Next >= 0 {
+			t.dueBy(now.Add(taken.Next))
+		}
+	})
+	if n := len(taken.Lost); n > 0 {
+		f.metrics.lost[lostRetention].Add(float64(n))
+		f.log.error("entries were trimmed before anybody had handled them", "entries", n, "first", taken.Lost[0].String())
+	}
 }

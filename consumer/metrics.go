@@ -14,10 +14,11 @@ type metrics struct {
 	seconds    prometheus.Observer
 	inFlight   prometheus.Gauge
 
-	settled      prometheus.Counter
-	takenOver    prometheus.Counter
-	buried       prometheus.Counter
-	buryFailures prometheus.Counter
+	settled       prometheus.Counter
+	takenOver     prometheus.Counter
+	parked        prometheus.Counter
+	dead          map[string]prometheus.Counter // by cause
+	asideFailures prometheus.Counter
 
 	released  map[string]prometheus.Counter // by reason
 	lost      map[string]prometheus.Counter // by cause
@@ -28,7 +29,7 @@ type metrics struct {
 
 // Reasons why entries are released.
 const (
-	releasedFailed   = "failed"      // a handler failed: for later
+	releasedFailed   = "failed"      // a handler failed, and the server refused to park its message: for later
 	releasedReturned = "handed_back" // a stop got in the way: for others, at once
 	releasedStranded = "stranded"    // a read failed after the server had given them out
 )
@@ -43,16 +44,17 @@ const (
 func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 	f := factory{reg, prometheus.Labels{"scope": o.Scope, "stream": o.Stream, "group": o.Group}}
 	m := &metrics{
-		seconds:      f.histogram("handler_seconds", "Time that handlers took, one message each."),
-		inFlight:     f.gauge("in_flight_messages", "Messages that were fetched and are not settled."),
-		settled:      f.counter("settled_entries_total", "Entries settled."),
-		takenOver:    f.counter("taken_over_entries_total", "Entries taken over after their lease had ended or they were released."),
-		buried:       f.counter("buried_entries_total", "Entries that could not be decoded, moved to the dead letters."),
-		buryFailures: f.counter("bury_failures_total", "Moves to the dead letters that the server refused; the entries stay pending. Someone has to act."),
-		released:     map[string]prometheus.Counter{},
-		lost:         map[string]prometheus.Counter{},
-		rebuilds:     map[tier.Rebuild]prometheus.Counter{},
-		rewinds:      f.counter("group_rewinds_total", "Reads that brought entries at or below one that was read before: the group was reset, or the server lost what it knew last."),
+		seconds:       f.histogram("handler_seconds", "Time that handlers took, one message each."),
+		inFlight:      f.gauge("in_flight_messages", "Messages that were fetched and are not settled."),
+		settled:       f.counter("settled_entries_total", "Entries settled."),
+		takenOver:     f.counter("taken_over_entries_total", "Entries taken over after their lease had ended or they were released."),
+		parked:        f.counter("parked_messages_total", "Messages that were put aside to come again later."),
+		dead:          map[string]prometheus.Counter{},
+		asideFailures: f.counter("put_aside_failures_total", "Entries that the server refused to park or to move to the dead letters; they stay pending. Someone has to act."),
+		released:      map[string]prometheus.Counter{},
+		lost:          map[string]prometheus.Counter{},
+		rebuilds:      map[tier.Rebuild]prometheus.Counter{},
+		rewinds:       f.counter("group_rewinds_total", "Reads that brought entries at or below one that was read before: the group was reset, or the server lost what it knew last."),
 	}
 	deliveries := f.vec("deliveries_total", "Messages given to the handler, by how it ended.", "outcome")
 	for o := range outcomes {
@@ -61,6 +63,10 @@ func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 	released := f.vec("released_entries_total", "Entries released before they were settled, by reason.", "reason")
 	for _, reason := range []string{releasedFailed, releasedReturned, releasedStranded} {
 		m.released[reason] = released.WithLabelValues(reason)
+	}
+	dead := f.vec("dead_messages_total", "Messages moved to the dead letters, by cause: their handler gave them up (permanent), they failed as often as they may (exhausted), they were delivered as often as they may and the last time did not end (unfinished), or cannot be read (undecodable).", "cause")
+	for _, cause := range []string{deadPermanent, deadExhausted, deadUnfinished, deadUndecodable} {
+		m.dead[cause] = dead.WithLabelValues(cause)
 	}
 	lost := f.vec("lost_entries_total", "Entries that this consumer held and could not settle, by cause: their lease was lost to another consumer, they were trimmed (retention), or they were trimmed or settled by another program while they were handled (gone).", "cause")
 	for _, cause := range []string{lostLease, lostRetention, lostGone} {

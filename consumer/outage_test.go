@@ -22,7 +22,7 @@ import (
 // what the server gave out is not left lying for a lease. B46 for reads.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	for _, call := range []string{"read", "take over", "settle", "release", "bury", "renew", "sync"} {
+	for _, call := range []string{"read", "take over", "settle", "put aside", "due", "renew", "sync"} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
@@ -78,8 +78,8 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// A failed message waits for its next delivery, under this consumer's name, when a call fails and it asks what it holds:
-// that message was not stranded, so neither its pause nor its attempt is taken from it.
+// A failed message waits for its next delivery, parked, when a call fails and the consumer asks what it holds: neither its
+// pause nor its attempt is taken from it.
 func TestFailedIsNotStranded(t *testing.T) {
 	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
@@ -89,7 +89,7 @@ func TestFailedIsNotStranded(t *testing.T) {
 		p := newPuppet(s.source())
 		var failed atomic.Bool
 		p.before = func(_ context.Context, call string) error {
-			if call == "take over" && p.made("release") == 1 && failed.CompareAndSwap(false, true) {
+			if call == "due" && p.made("put aside") == 1 && failed.CompareAndSwap(false, true) {
 				return tier.Wrap(call, "", tier.ErrNetwork)
 			}
 			return nil

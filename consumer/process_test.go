@@ -26,7 +26,11 @@ import (
 // These tests run consumers in processes of their own: the test binary, started again with this in its environment.
 const childEnv = "CONSUMER_TEST_CHILD"
 
-const childInFlight = 256
+const (
+	childInFlight   = 256
+	childDeliveries = 3
+	poisonKey       = "poison" // kills the process that handles it
+)
 
 // child is the program of such a process: it writes the key of each message that it handles, one a line, and nothing
 // else, until it is told to stop. Its exit code is 0 after a clean stop.
@@ -50,10 +54,13 @@ func child(address string) int {
 			return err
 		}
 		c, err := consumer.New(consumer.Group(g), func(_ context.Context, d *consumer.Delivery) error {
+			if d.Key == poisonKey {
+				os.Exit(3)
+			}
 			// One write, so that a line is whole or not there.
 			_, err := os.Stdout.WriteString(d.Key + "\n")
 			return err
-		}, consumer.Config{MaxInFlight: childInFlight})
+		}, consumer.Config{MaxInFlight: childInFlight, MaxDeliveries: childDeliveries})
 		if err != nil {
 			return err
 		}
@@ -72,17 +79,29 @@ type process struct {
 	t       testing.TB
 	handled *tally // of this process
 	read    sync.WaitGroup
+	ended   chan struct{} // its output has
+}
+
+// over says whether the process has ended by itself.
+func (p *process) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // spawn starts a consumer; what it handles is added to all.
 func (s *stage) spawn(all *tally) *process {
-	p := &process{t: s.t, handled: newTally(), Cmd: exec.Command(os.Args[0])}
+	p := &process{t: s.t, handled: newTally(), ended: make(chan struct{}), Cmd: exec.Command(os.Args[0])}
 	p.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{s.server.URL(), s.addr.String(), s.lease.String()}, " "))
 	p.Stderr = os.Stderr
 	out, err := p.StdoutPipe()
 	require.NoError(s.t, err)
 	require.NoError(s.t, p.Start())
 	p.read.Go(func() {
+		defer close(p.ended)
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			p.handled.add(lines.Text())

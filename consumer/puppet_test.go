@@ -92,8 +92,13 @@ func (m pulled) Read(ctx context.Context, n int, wait time.Duration) (out []tier
 	return out, nil
 }
 
-func (m pulled) TakeOver(ctx context.Context, n int) (out tier.Taken, err error) {
-	err = m.p.call(ctx, "take over", func() error { out, err = m.Member.TakeOver(ctx, n); return err })
+func (m pulled) TakeOver(ctx context.Context, n, suspects int) (out tier.Taken, err error) {
+	err = m.p.call(ctx, "take over", func() error { out, err = m.Member.TakeOver(ctx, n, suspects); return err })
+	return out, err
+}
+
+func (m pulled) Due(ctx context.Context, n int) (out tier.Taken, err error) {
+	err = m.p.call(ctx, "due", func() error { out, err = m.Member.Due(ctx, n); return err })
 	return out, err
 }
 
@@ -121,12 +126,12 @@ func (m pulled) Renew(ctx context.Context, entries []codec.EntryID) (gone []code
 	return gone, err
 }
 
-func (m pulled) Release(ctx context.Context, held []tier.Held, delay time.Duration) error {
+func (m pulled) Release(ctx context.Context, held []tier.Returned, delay time.Duration) error {
 	return m.p.call(ctx, "release", func() error { return m.Member.Release(ctx, held, delay) })
 }
 
-func (m pulled) Bury(ctx context.Context, held []tier.Held, reason string) error {
-	return m.p.call(ctx, "bury", func() error { return m.Member.Bury(ctx, held, reason) })
+func (m pulled) PutAside(ctx context.Context, entries []tier.Aside) error {
+	return m.p.call(ctx, "put aside", func() error { return m.Member.PutAside(ctx, entries) })
 }
 
 func (m pulled) Retire(ctx context.Context) error {

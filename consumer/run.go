@@ -59,7 +59,7 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 		log:     newThrottle(log),
 	}
 	r.settled.Store(true) // by whoever was here before
-	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, func(delta int) { r.metrics.inFlight.Add(float64(delta)) })
+	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, c.cfg.policy(), func(delta int) { r.metrics.inFlight.Add(float64(delta)) })
 	r.calls, r.endCalls = context.WithCancel(values)
 	r.fetching, r.stopFetching = context.WithCancel(ctx)
 	r.flushing, r.stopAdding = context.WithCancel(values)

@@ -9,7 +9,7 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-const maxBury = 128 // entries a call; each is copied by the server
+const maxAside = 128 // entries a call: what is given up is copied by the server
 
 // settler does what is to be done about entries that are through. While one call is under way the next ones gather, so
 // calls carry more the busier it gets; at most maxEntries.
@@ -36,7 +36,7 @@ func (r *run) settleLoop() {
 }
 
 func (s *settler) settleAll() bool {
-	ok := s.settle() && s.bury() && s.retry() && s.handBack()
+	ok := s.settle() && s.aside() && s.handBack()
 	s.desk.remove(s.by[toForget])
 	for v := range s.by {
 		clear(s.by[v])
@@ -69,49 +69,30 @@ func (s *settler) settle() bool {
 	})
 }
 
-// retry releases entries of which a handler failed. Those of the same attempt share a call, and so a pause.
-func (s *settler) retry() bool {
-	byAttempt := map[int][]*flight{}
-	for _, f := range s.by[toRetry] {
-		attempt := f.messages[0].Attempt
-		byAttempt[attempt] = append(byAttempt[attempt], f)
-	}
-	for attempt, batch := range byAttempt {
-		if !s.release(batch, toRetry, retryDelay(attempt, s.lease)) {
-			return false
-		}
-	}
-	return true
-}
-
 func (s *settler) handBack() bool {
-	return s.release(s.by[toHandBack], toHandBack, 0)
+	return s.release(s.by[toHandBack], releasedReturned, (*flight).handedBack, 0)
 }
 
-func (s *settler) release(batch []*flight, v verdict, delay time.Duration) bool {
-	reason := releasedReturned
-	if v == toRetry {
-		reason = releasedFailed
-	}
+func (s *settler) release(batch []*flight, reason string, held func(*flight) tier.Returned, delay time.Duration) bool {
 	return s.call(s.calls, "release", func() error {
 		batch = s.desk.pending(batch)
 		if len(batch) == 0 {
 			return nil
 		}
-		held := make([]tier.Held, len(batch))
+		list := make([]tier.Returned, len(batch))
 		for i, f := range batch {
-			held[i] = f.held(v)
+			list[i] = held(f)
 		}
-		err := s.member.Release(s.calls, held, delay)
+		err := s.member.Release(s.calls, list, delay)
 		if err == nil {
 			s.metrics.released[reason].Add(float64(len(batch)))
-			s.park(held, time.Now().Add(delay))
+			s.park(list, time.Now().Add(delay))
 		}
 		return err
 	})
 }
 
-func (r *run) park(held []tier.Held, due time.Time) {
+func (r *run) park(held []tier.Returned, due time.Time) {
 	r.desk.change(func(t *tracker) {
 		for _, h := range held {
 			t.park(h.Entry, due)
@@ -119,53 +100,77 @@ func (r *run) park(held []tier.Held, due time.Time) {
 	})
 }
 
-// bury moves what cannot be read to the dead letters. When the server refuses that (it is full, or the user may not
-// write there), the entries stay pending and are tried again when their lease is over: a full server must not keep this
-// consumer from settling, which is what makes room.
-func (s *settler) bury() bool {
-	byReason := map[string][]*flight{}
-	for _, f := range s.by[toBury] {
-		reason := f.poison.Error()
-		byReason[reason] = append(byReason[reason], f)
-	}
-	for reason, same := range byReason {
-		for batch := range slices.Chunk(same, maxBury) {
-			if !s.buryBatch(batch, reason) {
-				return false
-			}
+// aside parks what comes again later, and moves what is given up to the dead letters. When the server refuses that (it is
+// full, or the user may not write there), the entries stay pending and come again when their lease is over: a full server
+// must not keep this consumer from settling, which is what makes room.
+func (s *settler) aside() bool {
+	for batch := range slices.Chunk(s.by[toAside], maxAside) {
+		if !s.asideBatch(batch) {
+			return false
 		}
 	}
 	return true
 }
 
-func (s *settler) buryBatch(batch []*flight, reason string) bool {
+func (s *settler) asideBatch(batch []*flight) bool {
 	refused := false
-	ok := s.call(s.calls, "bury", func() error {
+	ok := s.call(s.calls, "put_aside", func() error {
 		batch = s.desk.pending(batch)
 		if len(batch) == 0 {
 			return nil
 		}
-		held := make([]tier.Held, len(batch))
+		list := make([]tier.Aside, len(batch))
 		for i, f := range batch {
-			held[i] = f.held(toBury)
+			list[i] = f.aside()
 		}
-		err := s.member.Bury(s.calls, held, reason)
+		err := s.member.PutAside(s.calls, list)
 		switch {
 		case err == nil:
-			s.metrics.buried.Add(float64(len(batch)))
-			s.log.error("entries that cannot be decoded went to the dead letters",
-				slog.Int("entries", len(batch)), slog.String("entry", batch[0].entry.String()), slog.String("reason", reason))
-			s.desk.remove(batch)
-		case refusesLetters(err):
+			s.wasPutAside(batch, list)
+		case tier.OutcomeUnknown(err):
+			s.desk.doubt(batch)
+		case refusesAside(err):
 			refused = true
-			s.metrics.buryFailures.Add(float64(len(batch)))
-			s.log.error("the server refuses dead letters; what cannot be decoded stays pending", slog.Any("err", err))
+			s.metrics.asideFailures.Add(float64(len(batch)))
+			s.log.error("the server refuses to park messages, or dead letters; they stay pending", slog.Any("err", err))
 			return nil
 		}
 		return err
 	})
 	if ok && refused {
-		return s.release(batch, toRetry, s.lease)
+		return s.release(batch, releasedFailed, (*flight).held, s.lease)
 	}
 	return ok
+}
+
+// wasPutAside counts, and tells the fetcher when the first of them is due.
+func (s *settler) wasPutAside(batch []*flight, list []tier.Aside) {
+	s.settled.Store(true)
+	next, some := time.Duration(0), false
+	for i, f := range batch {
+		for k := range f.messages {
+			m := &f.messages[k]
+			if m.fate != fateDead {
+				continue
+			}
+			s.metrics.dead[m.cause].Inc()
+			s.log.error("a message went to the dead letters",
+				slog.String("entry", m.Position.String()), slog.Int("attempts", m.Attempt), slog.String("reason", m.reason))
+		}
+		for _, o := range list[i].Open {
+			s.metrics.parked.Inc()
+			if !some || o.Delay < next {
+				next, some = o.Delay, true
+			}
+		}
+	}
+	now := time.Now()
+	s.desk.change(func(t *tracker) {
+		for _, f := range batch {
+			t.remove(f)
+		}
+		if some {
+			t.dueBy(now.Add(next))
+		}
+	})
 }

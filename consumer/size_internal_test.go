@@ -60,7 +60,7 @@ func TestFetchSizesByBytes(t *testing.T) {
 }
 
 func TestTrackerBytes(t *testing.T) {
-	tr := newTracker(t.Context(), 100, 4000)
+	tr := newTracker(t.Context(), 100, 4000, policy{})
 	l := leasedEntry(1, 1, false, false)
 	l.Bytes = 3000 - 2*perMessage
 	tr.take([]tier.Leased{l})
@@ -75,7 +75,7 @@ func TestTrackerBytes(t *testing.T) {
 
 // What is done does not stay in memory for what was fetched with it.
 func TestLargeFlightsShareNothing(t *testing.T) {
-	tr := newTracker(t.Context(), 100, 1<<30)
+	tr := newTracker(t.Context(), 100, 1<<30, policy{})
 	freed := make(chan int, 10)
 	leased := make([]tier.Leased, 10)
 	for i := range leased {

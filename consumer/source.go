@@ -28,8 +28,9 @@ type Member interface {
 
 	// Read returns up to n new entries, waiting for the first up to wait. A wait that has begun is not cut short.
 	Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error)
-	// TakeOver looks at one page of what is pending and takes up to n entries whose lease has ended, own ones too.
-	TakeOver(ctx context.Context, n int) (tier.Taken, error)
+	// TakeOver looks at one page of what is pending and takes up to n entries whose lease has ended, own ones too; at most
+	// so many suspects among them, which several consumers have let go of.
+	TakeOver(ctx context.Context, n, suspects int) (tier.Taken, error)
 	// Sync learns the member's number and what it holds, at most 4096 entries, the oldest.
 	Sync(ctx context.Context) ([]tier.Held, error)
 
@@ -41,8 +42,11 @@ type Member interface {
 	// Settle and Renew take at most 4096 entries.
 	Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error)
 	Renew(ctx context.Context, entries []codec.EntryID) (gone []codec.EntryID, err error)
-	Release(ctx context.Context, held []tier.Held, delay time.Duration) error
-	Bury(ctx context.Context, held []tier.Held, reason string) error
+	Release(ctx context.Context, entries []tier.Returned, delay time.Duration) error
+	// PutAside ends deliveries of which not all was handled: what is open is parked until it is due, what is given up goes
+	// to the dead letters. Due takes up to n parked entries up again.
+	PutAside(ctx context.Context, entries []tier.Aside) error
+	Due(ctx context.Context, n int) (tier.Taken, error)
 
 	// Retire drops members that are silent and hold nothing; Leave this one, when it holds nothing.
 	Retire(ctx context.Context) error

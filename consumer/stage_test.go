@@ -90,6 +90,18 @@ func (s *stage) pending() int {
 	return int(s.do("XPENDING", groupName).([]any)[0].(int64))
 }
 
+// parked is how many entries are put aside, by either key.
+func (s *stage) parked() (n int64) {
+	for _, ask := range [][2]string{{"ZCARD", s.addr.RetryKey(groupName)}, {"HLEN", s.addr.OpenKey(groupName)}} {
+		m, err := s.client.Do(context.Background(), ask[1], s.client.B().Arbitrary(ask[0]).Keys(ask[1]).Build())
+		require.NoError(s.t, err)
+		some, err := m.AsInt64()
+		require.NoError(s.t, err)
+		n += some
+	}
+	return n
+}
+
 // holders are the consumers that hold pending entries, with their number.
 func (s *stage) holders() map[string]int {
 	holders := map[string]int{}
@@ -126,8 +138,8 @@ func (s *stage) letters() (letters []map[string]string) {
 func (s *stage) settled(within time.Duration) {
 	s.t.Helper()
 	tiertest.Eventually(s.t, within, func() (bool, string) {
-		n := s.pending()
-		return n == 0, fmt.Sprintf("%d pending", n)
+		pending, parked := s.pending(), s.parked()
+		return pending == 0 && parked == 0, fmt.Sprintf("%d pending, %d parked", pending, parked)
 	})
 }
 

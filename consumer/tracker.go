@@ -8,20 +8,27 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// maxEntries bounds the entries in flight, and those that are parked before reading stops: together they stay within the
+// maxEntries bounds the entries in flight, and those that are released before reading stops: together they stay within the
 // 4096 that a Sync tells of. What a Sync does not tell of counts as lost, so more would cost repeats, but nothing else.
 const maxEntries = 2048
 
+// maxUnsuspected are the deliveries of an entry that may come with others. One that two consumers have let go of is taken
+// over alone.
+const maxUnsuspected = 2
+
 // tracker knows every entry that this consumer holds, and decides what becomes of it: in flight (waiting for a worker,
-// running, through and waiting to be settled), or parked (released, and still under this consumer's name until somebody
-// takes it over). It does no I/O and starts nothing; its callers take turns.
+// running, through and waiting to be settled), or released, and still under this consumer's name until somebody takes it
+// over. It does no I/O and starts nothing; its callers take turns.
 type tracker struct {
 	max         int // messages
 	maxBytes    int
 	values      context.Context
+	policy      policy
 	flights     map[codec.EntryID]*flight
-	parked      map[codec.EntryID]time.Time // when it can be taken over
-	due         time.Time                   // of the first that is parked, or earlier; zero when none is
+	released    map[codec.EntryID]time.Time // when it can be taken over
+	due         time.Time                   // of the first that was released, or earlier; zero when none is
+	next        time.Time                   // when the first parked entry of the group is due, as far as is known here; zero: none
+	suspects    int                         // in flight
 	messages    int                         // of flights
 	bytes       int                         // that they weigh
 	waiting     queue[*flight]              // with messages that no worker was given
@@ -30,10 +37,10 @@ type tracker struct {
 	interrupted bool                        // errors of handlers do not count any more
 }
 
-func newTracker(values context.Context, max, maxBytes int) *tracker {
+func newTracker(values context.Context, max, maxBytes int, p policy) *tracker {
 	return &tracker{
-		max: max, maxBytes: maxBytes, values: values,
-		flights: map[codec.EntryID]*flight{}, parked: map[codec.EntryID]time.Time{},
+		max: max, maxBytes: maxBytes, values: values, policy: p,
+		flights: map[codec.EntryID]*flight{}, released: map[codec.EntryID]time.Time{},
 	}
 }
 
@@ -41,19 +48,19 @@ func newTracker(values context.Context, max, maxBytes int) *tracker {
 type room struct {
 	messages int  // none when there is none for bytes
 	bytes    int  // that there is room for
-	read     int  // new entries; none while much is parked
+	read     int  // new entries; none while much is released
 	take     int  // entries whose lease has ended
-	idle     bool // nothing is in flight or parked
+	idle     bool // nothing is in flight or released
 	hungry   bool // fewer entries wait than there are workers
 }
 
 func (t *tracker) room(workers int) room {
-	r := room{messages: max(0, t.max-t.messages), bytes: max(0, t.maxBytes-t.bytes), idle: len(t.flights)+len(t.parked) == 0, hungry: t.waiting.count < workers}
+	r := room{messages: max(0, t.max-t.messages), bytes: max(0, t.maxBytes-t.bytes), idle: len(t.flights)+len(t.released) == 0, hungry: t.waiting.count < workers}
 	if r.bytes == 0 {
 		r.messages = 0
 	}
 	r.take = min(r.messages, max(0, maxEntries-len(t.flights)))
-	if len(t.parked) < maxEntries {
+	if len(t.released) < maxEntries {
 		r.read = r.take
 	}
 	return r
@@ -90,19 +97,31 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	for i := range l.Records {
 		m := &f.messages[i]
 		m.Record, m.Attempt, m.ctx.Context = l.Records[i], l.Deliveries, t.values
-		if m.Err == nil {
+		if f.narrowed = l.Open != nil; f.narrowed {
+			m.Attempt = l.Open[i].Attempt
+		}
+		reason, exhausted := t.policy.exhausted(m.Attempt)
+		switch {
+		case m.Err != nil:
+			m.fate, m.reason, m.cause = fateDead, clip(m.Err.Error()), deadUndecodable
+		case exhausted:
+			m.fate, m.reason, m.cause = fateDead, reason, deadUnfinished
+		case f.narrowed && l.Open[i].Delay > 0:
+			m.fate, m.pause = fateLater, l.Open[i].Delay
+		default:
 			f.left++
-		} else if f.poison == nil {
-			f.poison = m.Err
 		}
 	}
-	delete(t.parked, f.entry)
+	delete(t.released, f.entry)
 	t.flights[f.entry] = f
 	t.messages += len(f.messages)
 	t.bytes += f.weight
+	if f.suspect = l.Deliveries > maxUnsuspected; f.suspect {
+		t.suspects++
+	}
 	switch {
 	case t.closed:
-		f.cut, f.next, f.left = true, len(f.messages), 0
+		f.next, f.left = len(f.messages), 0
 		t.through = append(t.through, f)
 		return 0
 	case f.left == 0:
@@ -113,14 +132,14 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	return f.left
 }
 
-// begin gives out the next message. Those that cannot be read, and those of entries that were lost, are passed over.
+// begin gives out the next message. Those that are judged already, and those of entries that were lost, are passed over.
 func (t *tracker) begin() (*flight, *message) {
 	for t.waiting.count > 0 {
 		f := t.waiting.first()
 		for f.next < len(f.messages) && !f.dropped {
 			m := &f.messages[f.next]
 			f.next++
-			if m.Err == nil {
+			if m.fate == fateOpen {
 				m.running = true
 				return f, m
 			}
@@ -137,11 +156,16 @@ func (t *tracker) finish(f *flight, m *message, err error) (o outcome, through b
 	switch {
 	case f.dropped:
 		return outcomeLost, false
-	case err == nil:
-	case t.interrupted:
-		f.cut, o = true, outcomeInterrupted
+	case err != nil && t.interrupted:
+		o = outcomeInterrupted
 	default:
-		f.failed, o = true, outcomeOf(err)
+		o = outcomeOf(err)
+		if m.fate, m.pause, m.reason = t.policy.judge(err, m.Attempt); m.fate == fateDead {
+			m.cause = deadExhausted
+			if permanent(err) {
+				m.cause = deadPermanent
+			}
+		}
 	}
 	if f.left > 0 {
 		return o, false
@@ -168,6 +192,9 @@ func (t *tracker) remove(f *flight) {
 		delete(t.flights, f.entry)
 		t.messages -= len(f.messages)
 		t.bytes -= f.weight
+		if f.suspect {
+			t.suspects--
+		}
 	}
 }
 
@@ -176,17 +203,24 @@ func (t *tracker) park(e codec.EntryID, due time.Time) {
 	if f := t.flights[e]; f != nil {
 		t.remove(f)
 	}
-	t.parked[e] = due
+	t.released[e] = due
 	if t.due.IsZero() || due.Before(t.due) {
 		t.due = due
 	}
 }
 
-// looked says that a whole look has ended. What was due and is parked still, another consumer has; or the server's clock
+// dueBy notes that something is parked until at.
+func (t *tracker) dueBy(at time.Time) {
+	if t.next.IsZero() || at.Before(t.next) {
+		t.next = at
+	}
+}
+
+// looked says that a whole look has ended. What was due and is there still, another consumer has; or the server's clock
 // was a little behind, and then it is worth another look before long.
 func (t *tracker) looked(now time.Time, again time.Duration) {
 	t.due = time.Time{}
-	for _, d := range t.parked {
+	for _, d := range t.released {
 		if d.Before(now) {
 			d = now.Add(again)
 		}
@@ -210,7 +244,7 @@ func (t *tracker) entries() []codec.EntryID {
 // returns how many are in flight.
 func (t *tracker) vanished(entries []codec.EntryID) (n int) {
 	for _, e := range entries {
-		delete(t.parked, e)
+		delete(t.released, e)
 		if f := t.flights[e]; f != nil && !f.gone && !f.unsure {
 			f.gone = true
 			n++
@@ -225,13 +259,13 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 	known := make(map[codec.EntryID]bool, len(held))
 	for _, h := range held {
 		known[h.Entry] = true
-		if _, parked := t.parked[h.Entry]; t.flights[h.Entry] == nil && !parked {
+		if _, released := t.released[h.Entry]; t.flights[h.Entry] == nil && !released {
 			unknown = append(unknown, h)
 		}
 	}
-	for e := range t.parked {
+	for e := range t.released {
 		if !known[e] {
-			delete(t.parked, e)
+			delete(t.released, e)
 		}
 	}
 	for e, f := range t.flights {

@@ -32,7 +32,7 @@ func leasedEntry(n, deliveries int, poison ...bool) tier.Leased {
 // twin is the tracker as one would write it with no thought of cost: every message has a state, and all else follows.
 type twin struct {
 	entries   []*twinEntry // in the order of fetching
-	parked    []codec.EntryID
+	released  []codec.EntryID
 	closed    bool
 	interrupt bool
 }
@@ -70,12 +70,10 @@ func (e *twinEntry) verdict() verdict {
 	switch {
 	case e.gone:
 		return toForget
-	case e.count(twinFailed) > 0:
-		return toRetry
+	case e.count(twinFailed)+e.count(twinPoison) > 0:
+		return toAside
 	case e.count(twinCut) > 0:
 		return toHandBack
-	case e.count(twinPoison) > 0:
-		return toBury
 	}
 	return toSettle
 }
@@ -93,8 +91,8 @@ func (w *twin) drop(id codec.EntryID) {
 	w.entries = slices.DeleteFunc(w.entries, func(e *twinEntry) bool { return e.id == id })
 }
 
-func (w *twin) unpark(id codec.EntryID) {
-	w.parked = slices.DeleteFunc(w.parked, func(p codec.EntryID) bool { return p == id })
+func (w *twin) unrelease(id codec.EntryID) {
+	w.released = slices.DeleteFunc(w.released, func(p codec.EntryID) bool { return p == id })
 }
 
 type task struct {
@@ -106,7 +104,7 @@ type task struct {
 func TestTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 12
-		tr, w := newTracker(t.Context(), limit, 1<<30), &twin{}
+		tr, w := newTracker(t.Context(), limit, 1<<30, policy{base: time.Second, longest: time.Minute}), &twin{}
 		var running []task
 		var settling []*flight
 		ids := 0
@@ -153,10 +151,10 @@ func TestTracker(t *testing.T) {
 				}
 				tr.take(batch)
 			},
-			"take again": func(t *rapid.T) { // an own one, in flight or parked
+			"take again": func(t *rapid.T) { // an own one, in flight or released
 				l := leasedEntry(int(anyID("entry").Seq), 2, false, true, false)
 				if w.find(l.Entry) == nil {
-					if !slices.Contains(w.parked, l.Entry) {
+					if !slices.Contains(w.released, l.Entry) {
 						t.Skip("not ours")
 					}
 					w.take(&l)
@@ -230,9 +228,9 @@ func TestTracker(t *testing.T) {
 					return
 				}
 				w.drop(f.entry)
-				if v := f.verdict(); v == toRetry || v == toHandBack {
+				if f.verdict() == toHandBack {
 					tr.park(f.entry, now)
-					w.parked = append(w.parked, f.entry)
+					w.released = append(w.released, f.entry)
 				} else {
 					tr.remove(f)
 				}
@@ -244,7 +242,7 @@ func TestTracker(t *testing.T) {
 				if e != nil {
 					e.gone = true
 				}
-				w.unpark(id)
+				w.unrelease(id)
 				require.Equal(t, fresh, tr.vanished([]codec.EntryID{id}) == 1)
 			},
 			"reconcile": func(t *rapid.T) {
@@ -260,11 +258,11 @@ func TestTracker(t *testing.T) {
 					}
 					w.drop(e.id)
 				}
-				for _, p := range slices.Clone(w.parked) {
-					if rapid.Bool().Draw(t, "parked") {
+				for _, p := range slices.Clone(w.released) {
+					if rapid.Bool().Draw(t, "released") {
 						held = append(held, tier.Held{Entry: p})
 					} else {
-						w.unpark(p)
+						w.unrelease(p)
 					}
 				}
 				if rapid.Bool().Draw(t, "stranger") {
@@ -314,14 +312,14 @@ func (w *twin) take(l *tier.Leased) {
 	for i := range l.Records {
 		state := twinWaiting
 		switch {
-		case w.closed:
-			state = twinCut
 		case l.Records[i].Err != nil:
 			state = twinPoison
+		case w.closed:
+			state = twinCut
 		}
 		e.messages = append(e.messages, state)
 	}
-	w.unpark(l.Entry)
+	w.unrelease(l.Entry)
 	w.entries = append(w.entries, e)
 }
 
@@ -349,14 +347,14 @@ func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
 	require.Equal(t, messages, tr.messages)
 	require.Equal(t, messages*perMessage, tr.bytes)
 	require.ElementsMatch(t, ids, tr.entries())
-	require.Len(t, tr.parked, len(w.parked))
-	for _, p := range w.parked {
-		require.Contains(t, tr.parked, p)
+	require.Len(t, tr.released, len(w.released))
+	for _, p := range w.released {
+		require.Contains(t, tr.released, p)
 	}
 	r := tr.room(1)
 	require.Equal(t, max(0, limit-messages), r.messages)
 	require.LessOrEqual(t, r.read, r.messages)
-	require.Equal(t, len(w.entries)+len(w.parked) == 0, r.idle)
+	require.Equal(t, len(w.entries)+len(w.released) == 0, r.idle)
 
 	var stuck []codec.Position
 	for _, task := range running {
@@ -368,7 +366,7 @@ func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
 }
 
 func TestTrackerRoom(t *testing.T) {
-	tr := newTracker(t.Context(), 10_000, 1<<30)
+	tr := newTracker(t.Context(), 10_000, 1<<30, policy{})
 	tr.take(slices.Collect(func(yield func(tier.Leased) bool) {
 		for i := range maxEntries - 1 {
 			yield(leasedEntry(i, 1, false))
@@ -386,7 +384,7 @@ func TestTrackerRoom(t *testing.T) {
 
 func TestTrackerDue(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	tr := newTracker(t.Context(), 10, 1<<30)
+	tr := newTracker(t.Context(), 10, 1<<30, policy{})
 	require.Zero(t, tr.due)
 	tr.park(entryAt(1), at(50))
 	tr.park(entryAt(2), at(40))

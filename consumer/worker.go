@@ -47,6 +47,12 @@ func (r *run) handle(f *flight, m *message) {
 
 // outcomeOf tells how a failed handler ended.
 func outcomeOf(err error) outcome {
+	if err == nil {
+		return outcomeOK
+	}
+	if errors.Is(err, errSnoozed) {
+		return outcomeSnoozed
+	}
 	if _, ok := errors.AsType[*PanicError](err); ok {
 		return outcomePanic
 	}
@@ -60,6 +66,7 @@ func (r *run) unsuccessful(m *message, o outcome, err error) {
 		r.log.error("handler panicked, the message comes again", attrs...)
 	case outcomeError:
 		r.log.warn("handler failed, the message comes again", attrs...)
+	case outcomeSnoozed:
 	case outcomeInterrupted:
 		r.log.warn("handler interrupted by the stop, the message is handed back", attrs...)
 	case outcomeLost:

@@ -40,6 +40,12 @@ func (a Address) GroupKey(group string) string { return a.LogKey() + ":g:" + gro
 // OwnersKey is the hash of a group's consumers: their numbers and beats.
 func (a Address) OwnersKey(group string) string { return a.GroupKey(group) + ":owners" }
 
+// RetryKey is the sorted set of a group's parked entries: when each is due.
+func (a Address) RetryKey(group string) string { return a.GroupKey(group) + ":retry" }
+
+// OpenKey is the hash of a group's entries of which only some messages are open, and at which attempt each is.
+func (a Address) OpenKey(group string) string { return a.GroupKey(group) + ":open" }
+
 // DeadKey is the stream of a group's dead letters.
 func (a Address) DeadKey(group string) string { return a.LogKey() + ":dead:" + group }
 

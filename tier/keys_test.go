@@ -25,6 +25,8 @@ func addressKeys(a tier.Address) map[string]string {
 		"SeenKey":     a.SeenKey("k"),
 		"GroupKey":    a.GroupKey("g"),
 		"OwnersKey":   a.OwnersKey("g"),
+		"RetryKey":    a.RetryKey("g"),
+		"OpenKey":     a.OpenKey("g"),
 		"DeadKey":     a.DeadKey("g"),
 	}
 }
@@ -101,7 +103,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	documented := map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		documented[m[2]] = m[1]
-		require.Contains(t, []string{"STRING", "HASH", "STREAM"}, m[3])
+		require.Contains(t, []string{"STRING", "HASH", "STREAM", "ZSET"}, m[3])
 		for _, cell := range m[4:] { // members, lifetime, writers
 			require.NotEmpty(t, strings.TrimSpace(cell), m[1])
 		}
@@ -115,6 +117,8 @@ func TestKeysAreDocumented(t *testing.T) {
 	want["SeenKey"] = want["LogKey"] + ":seen:<hash>"
 	want["GroupKey"] = want["LogKey"] + ":g:<group>"
 	want["OwnersKey"] = want["LogKey"] + ":g:<group>:owners"
+	want["RetryKey"] = want["LogKey"] + ":g:<group>:retry"
+	want["OpenKey"] = want["LogKey"] + ":g:<group>:open"
 	want["DeadKey"] = want["LogKey"] + ":dead:<group>"
 	require.Equal(t, want, documented)
 	require.ElementsMatch(t, builders(t), keysOf(documented))

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"errors"
+	"time"
 
 	"github.com/echomq/pipeline/codec"
 )
@@ -11,7 +12,31 @@ type Leased struct {
 	Entry      codec.EntryID
 	Records    []codec.Record // one, or those of a pack, in order
 	Deliveries int            // this one included, 1 at first
+	Open       []Open         // of Records, one for one, when others of the pack are done, or one has an attempt of its own; nil: all are at attempt Deliveries
 	Bytes      int            // of the fields and values of the whole entry
+}
+
+// Open is a message of an entry that is not done: neither settled nor given up.
+type Open struct {
+	Index   int           // in its pack, 0 for a plain one
+	Attempt int           // that the delivery of its entry is for it, if it is begun
+	Delay   time.Duration // until it is due
+}
+
+// Letter is a message that is given up.
+type Letter struct {
+	Index    int // in its pack; -1 for a whole entry
+	Reason   string
+	Attempts int
+}
+
+// Aside is an entry whose delivery ends before all of it was handled. Open are the messages that are to come again, when
+// the first of them is due; Dead go to the dead letters; the rest of them is settled.
+type Aside struct {
+	Entry      codec.EntryID
+	Deliveries int // this one included
+	Open       []Open
+	Dead       []Letter
 }
 
 // Held is an entry that a member of a group holds a lease on.
@@ -20,11 +45,21 @@ type Held struct {
 	Deliveries int
 }
 
+// Returned is an entry that a member hands back. Its Deliveries are those that count; the next one is one more.
+type Returned struct {
+	Held
+	Open []Open // what is open of it, at the attempts of the next delivery, if that is not what it was before
+}
+
 // Taken is the outcome of one look for entries whose lease has ended.
 type Taken struct {
 	Leased []Leased
 	Lost   []codec.EntryID // trimmed while they were pending; no longer pending
 	Done   bool            // the look has come to the end of the pending list
+	// Next is how long the first parked entry is not due yet; below 0: none is parked.
+	Next time.Duration
+	// Suspects are entries that the look has passed over, since they are taken one at a time.
+	Suspects int
 }
 
 // Rebuilt says what became of a group that the server had lost.

@@ -24,6 +24,8 @@ type consume struct {
 	count       int
 	wait        time.Duration
 	concurrency int
+	deliveries  int
+	backoff     time.Duration
 	exec        *command
 	metrics     metrics
 }
@@ -43,7 +45,9 @@ goes on where it is.
 
 --exec runs a command for each message, with the message as JSON on its standard
 input and its id in PIPELINE_MESSAGE_ID. Exit code 0 acknowledges; with any
-other the message comes again, later. The command is split into words, without a
+other the message comes again, after a pause of up to --backoff that doubles with
+each failure, up to 10 minutes. After --max-deliveries it goes to the group's dead
+letters (pipeline dead). The command is split into words, without a
 shell; for one write --exec "sh -c '...'". Of the environment it gets PATH,
 HOME, LANG, TZ and USER.`,
 		Example: `  pipeline consume shop/orders --group mailer
@@ -66,6 +70,8 @@ HOME, LANG, TZ and USER.`,
 	f.Var(number(&c.count, 1, math.MaxInt), "count", "stop after this many messages; a pack is handled to its end")
 	f.Var(duration(&c.wait), "wait", "stop when no message came for this long; exit code 4 if none came at all")
 	f.Var(number(&c.concurrency, 1, 1024), "concurrency", "handle this many messages at the same time")
+	f.Var(number(&c.deliveries, 1, math.MaxInt), "max-deliveries", "give a message up after this many deliveries (default 20)")
+	f.Var(duration(&c.backoff), "backoff", "longest pause after the first failure of a message (default 1s)")
 	f.Var(&value{kind: "CMD", set: func(s string) (err error) {
 		c.exec, err = parseCommand(s)
 		return err

@@ -63,7 +63,7 @@ func (t *tally) took(entries []tier.Leased) {
 	for _, e := range entries {
 		t.size = max(t.size, len(e.Records))
 		for i := range e.Records {
-			if e.Records[i].Err == nil { // others do not reach the handler
+			if e.Records[i].Err == nil && (e.Open == nil || e.Open[i].Delay == 0) { // others do not reach the handler
 				t.flying[e.Entry]++
 			}
 		}
@@ -126,13 +126,33 @@ func (m boundedMember) Read(ctx context.Context, n int, wait time.Duration) ([]t
 	return entries, err
 }
 
-func (m boundedMember) TakeOver(ctx context.Context, n int) (tier.Taken, error) {
+func (m boundedMember) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, error) {
+	return m.take(n, func(n int) (tier.Taken, error) { return m.Member.TakeOver(ctx, n, suspects) })
+}
+
+func (m boundedMember) Due(ctx context.Context, n int) (tier.Taken, error) {
+	return m.take(n, func(n int) (tier.Taken, error) { return m.Member.Due(ctx, n) })
+}
+
+func (m boundedMember) take(n int, from func(n int) (tier.Taken, error)) (tier.Taken, error) {
 	if n = m.tally.room(n); n == 0 {
-		return tier.Taken{Done: true}, nil
+		return tier.Taken{Done: true, Next: -1}, nil
 	}
-	taken, err := m.Member.TakeOver(ctx, n)
+	taken, err := from(n)
 	m.tally.took(taken.Leased)
 	return taken, err
+}
+
+func (m boundedMember) PutAside(ctx context.Context, entries []tier.Aside) error {
+	err := m.Member.PutAside(ctx, entries)
+	if err == nil {
+		aside := map[codec.EntryID]bool{}
+		for i := range entries {
+			aside[entries[i].Entry] = true
+		}
+		m.tally.lost(func(e codec.EntryID) bool { return aside[e] })
+	}
+	return err
 }
 
 func (m boundedMember) Sync(ctx context.Context) ([]tier.Held, error) {

@@ -65,7 +65,7 @@ var roles = map[string][]need{
 		need{"XREAD", func(k string) []string { return []string{"XREAD", "STREAMS", k, "0"} }, "log"},
 	),
 	"consumer": append(
-		runs("scope", "log", "group", "owners", "dead"), clock,
+		runs("scope", "log", "group", "owners", "retry", "open", "dead"), clock,
 		on("version", "GET"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("log", "EXISTS"),
 		need{"XREADGROUP", func(k string) []string { return []string{"XREADGROUP", "GROUP", "g", "c", "STREAMS", k, ">"} }, "log"},
 		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "SETID", "g", "0"), sub("log", "XGROUP", "DELCONSUMER", "g", "c"), sub("log", "XINFO", "GROUPS"),
@@ -73,7 +73,9 @@ var roles = map[string][]need{
 		on("log", "XACK", "g", "0-1"), on("log", "XRANGE", "-", "+"), on("group", "HMGET", "f"), on("group", "HGET", "f"),
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("owners", "HGET", "f"),
 		on("owners", "HSET", "f", "v"), on("owners", "HDEL", "f"), on("owners", "HEXISTS", "f"), on("owners", "HINCRBY", "f", "1"),
-		on("owners", "HGETALL"), on("owners", "DEL"), on("dead", "XADD", "*", "f", "v"),
+		on("owners", "HGETALL"), on("owners", "DEL"), on("retry", "ZADD", "0", "m"), on("retry", "ZREM", "m"), on("retry", "ZRANGE", "0", "0"),
+		on("retry", "ZRANGEBYSCORE", "0", "0"), on("retry", "DEL"), on("open", "HGET", "f"), on("open", "HSET", "f", "v"), on("open", "HDEL", "f"),
+		on("open", "DEL"), on("dead", "XADD", "*", "f", "v"),
 	),
 	"operator": append(
 		runs("nodes", "scope", "log", "group"), clock,
@@ -83,7 +85,8 @@ var roles = map[string][]need{
 		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "SETID", "g", "0"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "STREAM"),
 		sub("log", "XINFO", "GROUPS"), sub("log", "XINFO", "CONSUMERS", "g"), on("group", "HGET", "f"), on("group", "HMGET", "f"),
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
-		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "DEL"), on("owners", "UNLINK"), on("dead", "XLEN"), on("dead", "UNLINK"),
+		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "DEL"), on("owners", "UNLINK"), on("retry", "ZCARD"),
+		on("retry", "ZRANGE", "0", "0"), on("retry", "DEL"), on("open", "HMGET", "f"), on("open", "DEL"), on("dead", "XLEN"), on("dead", "UNLINK"),
 		on("pid", "UNLINK"), on("seen", "UNLINK"), need{command: "SCAN", words: func(string) []string { return []string{"SCAN", "0"} }},
 	),
 }
@@ -139,7 +142,7 @@ func (p place) keys() map[string]string {
 	return map[string]string{
 		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(p.Scope), "log": p.LogKey(), "pid": p.ProducerKey(anyName),
 		"seen":  p.SeenKey(anyName),
-		"group": p.GroupKey(p.group), "owners": p.OwnersKey(p.group), "dead": p.DeadKey(p.group),
+		"group": p.GroupKey(p.group), "owners": p.OwnersKey(p.group), "retry": p.RetryKey(p.group), "open": p.OpenKey(p.group), "dead": p.DeadKey(p.group),
 	}
 }
 

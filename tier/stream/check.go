@@ -184,9 +184,10 @@ func (c *check) groups(ctx context.Context, addr tier.Address) error {
 }
 
 func (c *check) groupChunk(ctx context.Context, addr tier.Address, groups []groupRow) error {
-	var letters, hashes []string
+	var letters, hashes, retries, opens []string
 	for _, g := range groups {
 		letters = append(letters, addr.DeadKey(g.name))
+		retries, opens = append(retries, addr.RetryKey(g.name)), append(opens, addr.OpenKey(g.name))
 		hashes = append(hashes, addr.GroupKey(g.name), addr.OwnersKey(g.name))
 	}
 	if _, err := c.areType(ctx, letters, "stream"); err != nil {
@@ -210,7 +211,51 @@ func (c *check) groupChunk(ctx context.Context, addr tier.Address, groups []grou
 			c.owners(key, row)
 		}
 	}
+	parked, err := c.areType(ctx, retries, "zset")
+	if err != nil {
+		return err
+	}
+	rows, err := c.areType(ctx, opens, "hash")
+	if err != nil {
+		return err
+	}
+	for i := range groups {
+		if !parked[i] {
+			continue
+		}
+		if !rows[i] {
+			c.broken(retries[i], "has parked entries, and nothing says what is open of them")
+		} else if err := c.parked(ctx, retries[i], opens[i]); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// parked checks that of each parked entry something is open.
+func (c *check) parked(ctx context.Context, retry, open string) error {
+	for from := int64(0); ; from += askChunk {
+		m, err := c.client.Do(ctx, retry, c.client.B().Zrange().Key(retry).Min(strconv.FormatInt(from, 10)).Max(strconv.FormatInt(from+askChunk-1, 10)).Build())
+		if err != nil {
+			return err
+		}
+		entries, err := m.AsStrSlice()
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		if m, err = c.client.Do(ctx, open, c.client.B().Hmget().Key(open).Field(entries...).Build()); err != nil {
+			return err
+		}
+		rows, err := tier.Texts("HMGET "+open, m, len(entries))
+		if err != nil {
+			return err
+		}
+		for i, e := range entries {
+			if id, err := codec.ParseEntryID(e); err != nil || len(openOf(rows[i], 0, 0)) == 0 {
+				c.broken(open, "entry %.64q (%s) is parked, and its row %.64q says of nothing that it is open", e, id, rows[i])
+			}
+		}
+	}
 }
 
 // areType reports which keys are there with the right type; a missing one is no fault.

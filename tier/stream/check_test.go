@@ -81,6 +81,11 @@ func TestCheck(t *testing.T) {
 			f.do("DEL", f.addr().OwnersKey("g"))
 			f.do("SADD", f.addr().OwnersKey("g"), "x")
 		}, owners},
+		{"what is parked has no rows", func(f *fixture) { f.do("ZADD", f.addr().RetryKey("g"), "1", "1-1") }, func(f *fixture) string { return f.addr().RetryKey("g") }},
+		{"nothing is open of what is parked", func(f *fixture) {
+			f.do("ZADD", f.addr().RetryKey("g"), "1", "1-1")
+			f.do("HSET", f.addr().OpenKey("g"), "1-2", "1 0 1 0")
+		}, func(f *fixture) string { return f.addr().OpenKey("g") }},
 		{"a member's number is none", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m", "x", "m:beat", "1") }, owners},
 		{"a member never beat", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m", "1") }, owners},
 		{"a beat of nobody", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m:beat", "1") }, owners},

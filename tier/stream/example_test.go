@@ -258,14 +258,14 @@ func ExampleMember_TakeOver() {
 		log.Fatal(err)
 	}
 	// It hands one back. Of one that stops without, others wait for the lease to end.
-	if err := sleeper.Release(ctx, []tier.Held{{Entry: leased[1].Entry, Deliveries: leased[1].Deliveries}}, 0); err != nil {
+	if err := sleeper.Release(ctx, []tier.Returned{{Held: tier.Held{Entry: leased[1].Entry, Deliveries: leased[1].Deliveries}}}, 0); err != nil {
 		log.Fatal(err)
 	}
 	other, err := g.Join(ctx, "other")
 	if err != nil {
 		log.Fatal(err)
 	}
-	taken, err := other.TakeOver(ctx, 10)
+	taken, err := other.TakeOver(ctx, 10, allSuspects)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func (g *Group) create(ctx context.Context, lost bool, lease time.Duration) (mad
 	a := g.place.addr
 	m, err := g.place.client.Run(ctx, tier.Call{
 		Script: createGroupScript,
-		Keys:   []string{a.LogKey(), a.GroupKey(g.cfg.Name), tier.ScopeKey(a.Scope), a.OwnersKey(g.cfg.Name)},
+		Keys:   []string{a.LogKey(), a.GroupKey(g.cfg.Name), tier.ScopeKey(a.Scope), a.OwnersKey(g.cfg.Name), a.RetryKey(g.cfg.Name), a.OpenKey(g.cfg.Name)},
 		Args: []string{
 			tier.StreamField(a.Stream), g.cfg.Name, g.cfg.Start.after(), g.cfg.Start.at.String(), millis(lease), wasThere,
 		},
@@ -188,5 +188,5 @@ func (g *Group) absent(op string) error {
 
 func (g *Group) keys() []string {
 	a := g.place.addr
-	return []string{a.LogKey(), a.GroupKey(g.cfg.Name), a.OwnersKey(g.cfg.Name)}
+	return []string{a.LogKey(), a.GroupKey(g.cfg.Name), a.OwnersKey(g.cfg.Name), a.RetryKey(g.cfg.Name), a.OpenKey(g.cfg.Name)}
 }

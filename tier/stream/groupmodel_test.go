@@ -217,7 +217,7 @@ func (m *groupModel) release(x *twinMember, atOnce bool) {
 	for i := range some {
 		some[i].Deliveries = max(0, some[i].Deliveries-1)
 	}
-	err := x.real.Release(m.f.ctx, some, delay)
+	err := x.real.Release(m.f.ctx, returned(some), delay)
 	if len(some) == 0 || m.fenced(x, err) {
 		return
 	}
@@ -232,7 +232,7 @@ func (m *groupModel) release(x *twinMember, atOnce bool) {
 
 func (m *groupModel) bury(x *twinMember) {
 	some := m.some(x)
-	err := x.real.Bury(m.f.ctx, some, "r")
+	err := x.real.PutAside(m.f.ctx, lettersOf(some, "r"))
 	if len(some) == 0 || m.fenced(x, err) {
 		return
 	}
@@ -246,7 +246,7 @@ func (m *groupModel) bury(x *twinMember) {
 }
 
 func (m *groupModel) takeOver(x *twinMember, n int) {
-	got, err := x.real.TakeOver(m.f.ctx, n)
+	got, err := x.real.TakeOver(m.f.ctx, n, allSuspects)
 	if m.fenced(x, err) {
 		return
 	}

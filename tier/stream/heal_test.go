@@ -294,4 +294,31 @@ func TestUndeclaredMessages(t *testing.T) {
 		other := f.join(f.group("h", stream.Head(), lease))
 		require.True(t, f.read(other, 1)[0].Records[0].Foreign())
 	})
+
+// TestParkedInALostGroup: what is parked stays so when the group goes on where it was, and is forgotten with a log that is another one.
+func TestParkedInALostGroup(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lose func(l *lossScene)
+		want int
+	}{
+		"group destroyed": {func(l *lossScene) { l.do("XGROUP", "DESTROY", l.log(), "g") }, 1},
+		"log deleted":     {func(l *lossScene) { l.do("DEL", l.log()) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+				l := newLossScene(t, s)
+				require.NoError(t, l.m.PutAside(l.ctx, []tier.Aside{{Entry: l.entries[1], Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+				tc.lose(l)
+				_, err := l.m.Rebuild(l.ctx)
+				require.NoError(t, err)
+				_, err = l.m.Sync(l.ctx)
+				require.NoError(t, err)
+				taken, err := l.m.Due(l.ctx, 10)
+				require.NoError(t, err)
+				require.Len(t, taken.Leased, tc.want)
+				require.Empty(t, taken.Lost)
+			})
+		})
+	}
 }

@@ -155,7 +155,7 @@ var (
 	subcommands = []string{"XINFO", "XGROUP"}
 	unkeyed     = []string{"TIME", "SCAN"}
 	tableStart  = regexp.MustCompile(`local (\w+) = \{(\w+),`)
-	listed      = regexp.MustCompile(`local (\w+)(?:, (\w+))? = KEYS\[`) // of the list of keys
+	listed      = regexp.MustCompile(`local (\w+(?:, \w+)*) = KEYS\[`) // of the list of keys
 )
 
 // TestScriptKeysAreDeclared: what stands where a command has its key is one of the locals of KEYS, so none is built.
@@ -167,7 +167,9 @@ func TestScriptKeysAreDeclared(t *testing.T) {
 				keys[p.name] = true
 			}
 			for _, m := range listed.FindAllStringSubmatch(s.code, -1) {
-				keys[m[1]], keys[m[2]] = true, true
+				for _, name := range strings.Split(m[1], ", ") {
+					keys[name] = true
+				}
 			}
 			tables := map[string]bool{} // argument lists that start with a key
 			for _, m := range tableStart.FindAllStringSubmatch(s.code, -1) {

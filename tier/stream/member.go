@@ -236,24 +236,17 @@ func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []cod
 }
 
 // Release hands entries back, at most 4096: anyone, this member included, may take them over after delay, which is at most the lease.
-// Deliveries are those that count so far; the next one is one more.
-func (m *Member) Release(ctx context.Context, held []tier.Held, delay time.Duration) error {
+func (m *Member) Release(ctx context.Context, held []tier.Returned, delay time.Duration) error {
 	if err := bounded(len(held)); err != nil || len(held) == 0 {
 		return err
 	}
 	idle := max(0, m.lease-delay)
 	args := append(m.identify(), millis(idle))
-	_, err := m.fenced(ctx, releaseScript, m.logAndOwners(), appendHeld(args, held))
-	return err
-}
-
-// Bury moves entries, at most 4096, to the group's dead letters, with the reason, and settles them.
-func (m *Member) Bury(ctx context.Context, held []tier.Held, reason string) error {
-	if err := bounded(len(held)); err != nil || len(held) == 0 {
-		return err
+	for _, h := range held {
+		args = append(args, h.Entry.String(), strconv.Itoa(max(0, h.Deliveries)), rowOf(h))
 	}
-	keys := append(m.logAndOwners(), m.group.place.addr.DeadKey(m.group.cfg.Name))
-	_, err := m.fenced(ctx, buryScript, keys, appendHeld(append(m.identify(), reason), held))
+	keys := append(m.logAndOwners(), m.group.place.addr.OpenKey(m.group.cfg.Name))
+	_, err := m.fenced(ctx, releaseScript, keys, args)
 	return err
 }
 
@@ -280,6 +273,11 @@ func (m *Member) Leave(ctx context.Context) error {
 func (m *Member) logAndOwners() []string {
 	a := m.group.place.addr
 	return []string{a.LogKey(), a.OwnersKey(m.group.cfg.Name)}
+}
+
+func (m *Member) logOwnersRetryOpen() []string {
+	a := m.group.place.addr
+	return append(m.logAndOwners(), a.RetryKey(m.group.cfg.Name), a.OpenKey(m.group.cfg.Name))
 }
 
 // identify begins the arguments of a fenced call.
@@ -321,11 +319,16 @@ func appendIDs(args []string, entries []codec.EntryID) []string {
 	return args
 }
 
-func appendHeld(args []string, held []tier.Held) []string {
-	for _, h := range held {
-		args = append(args, h.Entry.String(), strconv.Itoa(max(0, h.Deliveries)))
+// rowOf is the row in open of an entry that is released; empty when it is as it was.
+func rowOf(h tier.Returned) string {
+	if len(h.Open) == 0 {
+		return ""
 	}
-	return args
+	row := strconv.Itoa(max(0, h.Deliveries) + 1)
+	for _, o := range h.Open {
+		row += fmt.Sprintf(" %d %d 0", o.Index, o.Attempt)
+	}
+	return row
 }
 
 // heldOf reads {id, deliveries, id, deliveries, ...}.

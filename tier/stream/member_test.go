@@ -161,9 +161,9 @@ func fencedCalls(f *fixture, m *stream.Member, leased []tier.Leased) map[string]
 		"Settle":   func() error { _, err := m.Settle(f.ctx, entriesOf(leased)); return err },
 		"Renew":    func() error { _, err := m.Renew(f.ctx, entriesOf(leased)); return err },
 		"beat":     func() error { _, err := m.Renew(f.ctx, nil); return err },
-		"Release":  func() error { return m.Release(f.ctx, heldOf(leased), 0) },
-		"Bury":     func() error { return m.Bury(f.ctx, heldOf(leased), "r") },
-		"TakeOver": func() error { _, err := m.TakeOver(f.ctx, 10); return err },
+		"Release":  func() error { return m.Release(f.ctx, returned(heldOf(leased)), 0) },
+		"Bury":     func() error { return m.PutAside(f.ctx, lettersOf(heldOf(leased), "r")) },
+		"TakeOver": func() error { _, err := m.TakeOver(f.ctx, 10, allSuspects); return err },
 	}
 }
 
@@ -264,7 +264,7 @@ func (s *scene) idle(i int) {
 // takes: the member takes n over.
 func (s *scene) takes(m *stream.Member, n int) []tier.Leased {
 	s.f.t.Helper()
-	taken, err := m.TakeOver(s.f.ctx, n)
+	taken, err := m.TakeOver(s.f.ctx, n, allSuspects)
 	require.NoError(s.f.t, err)
 	require.Len(s.f.t, taken.Leased, n)
 	return taken.Leased
@@ -317,7 +317,7 @@ func TestTakeOverPages(t *testing.T) {
 		looks := 0
 		var found []codec.EntryID
 		for done := false; !done; {
-			taken, err := other.TakeOver(f.ctx, 10)
+			taken, err := other.TakeOver(f.ctx, 10, allSuspects)
 			require.NoError(t, err)
 			require.Empty(t, taken.Lost)
 			found = append(found, entriesOf(taken.Leased)...)
@@ -335,7 +335,7 @@ func TestTakeOverPages(t *testing.T) {
 		found = nil
 		for looks, done := 0, false; !done; looks++ {
 			require.LessOrEqual(t, looks, 6)
-			taken, err := other.TakeOver(f.ctx, 2)
+			taken, err := other.TakeOver(f.ctx, 2, allSuspects)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(taken.Leased), 2)
 			for _, l := range taken.Leased {
@@ -346,7 +346,7 @@ func TestTakeOverPages(t *testing.T) {
 		}
 		require.Len(t, found, 5)
 		require.Len(t, slices.Compact(found), 5)
-		taken, err := other.TakeOver(f.ctx, 2) // and begins anew
+		taken, err := other.TakeOver(f.ctx, 2, allSuspects) // and begins anew
 		require.NoError(t, err)
 		require.Empty(t, taken.Leased)
 	})
@@ -362,7 +362,7 @@ func TestTakeOverBehindUnrescuable(t *testing.T) {
 	seen := map[codec.EntryID]bool{}
 	for range 30 {
 		s.age() // all is old again, also what was just taken
-		taken, err := s.other.TakeOver(f.ctx, 2)
+		taken, err := s.other.TakeOver(f.ctx, 2, allSuspects)
 		require.NoError(t, err)
 		for _, l := range taken.Leased {
 			seen[l.Entry] = true
@@ -379,13 +379,13 @@ func TestTakeOverBehindUnrescuable(t *testing.T) {
 func TestTrimmedWhilePending(t *testing.T) {
 	find := map[string]func(t *testing.T, s *scene) (lost, left []codec.EntryID){
 		"by TakeOver of another": func(t *testing.T, s *scene) (lost, left []codec.EntryID) {
-			taken, err := s.other.TakeOver(s.f.ctx, 10)
+			taken, err := s.other.TakeOver(s.f.ctx, 10, allSuspects)
 			require.NoError(t, err)
 			require.True(t, taken.Done)
 			return taken.Lost, entriesOf(taken.Leased)
 		},
 		"by TakeOver of its own": func(t *testing.T, s *scene) (lost, left []codec.EntryID) {
-			taken, err := s.me.TakeOver(s.f.ctx, 10)
+			taken, err := s.me.TakeOver(s.f.ctx, 10, allSuspects)
 			require.NoError(t, err)
 			return taken.Lost, entriesOf(taken.Leased)
 		},
@@ -416,7 +416,7 @@ func TestTrimmedWhilePending(t *testing.T) {
 				require.Len(t, f.pending("g"), 2)
 				for range 10 {
 					s.age()
-					taken, err := s.other.TakeOver(f.ctx, 10)
+					taken, err := s.other.TakeOver(f.ctx, 10, allSuspects)
 					if err != nil {
 						require.ErrorIs(t, err, tier.ErrFenced)
 						_, err = s.other.Sync(f.ctx)
@@ -437,7 +437,7 @@ func TestRelease(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, srv *tiertest.Server) {
 		s := newScene(setUp(t, srv))
 		f := s.f
-		require.NoError(t, s.me.Release(f.ctx, []tier.Held{{Entry: s.mine[0].Entry, Deliveries: 0}, {Entry: s.mine[1].Entry, Deliveries: 7}}, 0))
+		require.NoError(t, s.me.Release(f.ctx, returned([]tier.Held{{Entry: s.mine[0].Entry, Deliveries: 0}, {Entry: s.mine[1].Entry, Deliveries: 7}}), 0))
 		got := s.takes(s.other, 2) // B105
 		require.Equal(t, 1, got[0].Deliveries)
 		require.Equal(t, 8, got[1].Deliveries)
@@ -445,8 +445,8 @@ func TestRelease(t *testing.T) {
 		require.ErrorIs(t, err, tier.ErrFenced)
 
 		for _, delay := range []time.Duration{time.Millisecond, 10 * time.Second, lease, 2 * lease} {
-			require.NoError(t, s.other.Release(f.ctx, heldOf(got), delay))
-			taken, err := s.other.TakeOver(f.ctx, 10)
+			require.NoError(t, s.other.Release(f.ctx, returned(heldOf(got)), delay))
+			taken, err := s.other.TakeOver(f.ctx, 10, allSuspects)
 			require.NoError(t, err)
 			if delay > time.Millisecond { // a millisecond may be over
 				require.Empty(t, taken.Leased)
@@ -457,13 +457,13 @@ func TestRelease(t *testing.T) {
 			}
 		}
 		require.NoError(t, s.other.Release(f.ctx, nil, 0))
-		require.NoError(t, s.other.Release(f.ctx, []tier.Held{{Entry: s.ids[2]}}, 0)) // held by nobody: still so
+		require.NoError(t, s.other.Release(f.ctx, returned([]tier.Held{{Entry: s.ids[2]}}), 0)) // held by nobody: still so
 		require.Len(t, f.pending("g"), 2)
 
 		held, err := s.me.Sync(f.ctx)
 		require.NoError(t, err)
 		require.Empty(t, held)
-		require.NoError(t, s.other.Release(f.ctx, heldOf(got), 0))
+		require.NoError(t, s.other.Release(f.ctx, returned(heldOf(got)), 0))
 		require.Len(t, s.takes(s.other, 2), 2) // its own again
 	})
 }
@@ -475,8 +475,8 @@ func TestReleaseOfALongLease(t *testing.T) {
 	g := f.group("g", stream.Head(), 1000*time.Hour)
 	f.append(f.writer(stream.WriterConfig{}), 1)
 	me, other := f.join(g), f.join(g)
-	require.NoError(t, me.Release(f.ctx, heldOf(f.read(me, 1)), 0))
-	taken, err := other.TakeOver(f.ctx, 1)
+	require.NoError(t, me.Release(f.ctx, returned(heldOf(f.read(me, 1))), 0))
+	taken, err := other.TakeOver(f.ctx, 1, allSuspects)
 	require.NoError(t, err)
 	require.Len(t, taken.Leased, 1)
 }
@@ -491,9 +491,9 @@ func TestReleaseAfterADelay(t *testing.T) {
 		leased := f.read(me, 1)
 		const delay = 300 * time.Millisecond
 		before := time.Now()
-		require.NoError(t, me.Release(f.ctx, heldOf(leased), delay))
+		require.NoError(t, me.Release(f.ctx, returned(heldOf(leased)), delay))
 		tiertest.Eventually(t, soon, func() (bool, string) {
-			taken, err := other.TakeOver(f.ctx, 1)
+			taken, err := other.TakeOver(f.ctx, 1, allSuspects)
 			require.NoError(t, err)
 			return len(taken.Leased) == 1, "not handed over"
 		})
@@ -519,7 +519,7 @@ func TestLease(t *testing.T) {
 				require.Empty(t, gone)
 				renewed = before
 			}
-			taken, err := other.TakeOver(f.ctx, 1)
+			taken, err := other.TakeOver(f.ctx, 1, allSuspects)
 			require.NoError(t, err)
 			if len(taken.Leased) > 0 {
 				require.GreaterOrEqual(t, time.Since(renewed), short, "taken while it was renewed")
@@ -531,7 +531,7 @@ func TestLease(t *testing.T) {
 			return
 		}
 		tiertest.Eventually(t, soon, func() (bool, string) {
-			taken, err := other.TakeOver(f.ctx, 1)
+			taken, err := other.TakeOver(f.ctx, 1, allSuspects)
 			require.NoError(t, err)
 			return len(taken.Leased) == 1, "not taken over"
 		})
@@ -548,11 +548,10 @@ func TestBury(t *testing.T) {
 		f.do("XADD", f.log(), "*", "a", "1", "a", "\x00\xff", "", "")
 		s.mine = append(s.mine, f.read(s.me, 2)...)
 		held := heldOf(s.mine)
-		held[3].Deliveries = 9
 		for range 2 {
-			require.NoError(t, s.me.Bury(f.ctx, held[1:], "poison: \xff"))
+			require.NoError(t, s.me.PutAside(f.ctx, lettersOf(held[1:], "poison: \xff")))
 		}
-		require.NoError(t, s.me.Bury(f.ctx, nil, "nothing"))
+		require.NoError(t, s.me.PutAside(f.ctx, lettersOf(nil, "nothing")))
 		require.Len(t, f.pending("g"), 1)
 		m := f.do("XRANGE", f.addr().DeadKey("g"), "-", "+")
 		letters, err := m.AsXRangeSlices()
@@ -563,7 +562,7 @@ func TestBury(t *testing.T) {
 			for _, fv := range l.FieldValues {
 				flat = append(flat, fv.Field, fv.Value)
 			}
-			require.Equal(t, []string{"entry", held[i+1].Entry.String(), "reason", "poison: \xff", "deliveries", fmt.Sprint(held[i+1].Deliveries)}, flat[:6])
+			require.Equal(t, []string{"entry", held[i+1].Entry.String(), "reason", "poison: \xff", "attempts", fmt.Sprint(held[i+1].Deliveries)}, flat[:6])
 			original := f.do("XRANGE", f.log(), held[i+1].Entry.String(), held[i+1].Entry.String())
 			entries, err := original.AsXRangeSlices()
 			require.NoError(t, err)
@@ -574,7 +573,7 @@ func TestBury(t *testing.T) {
 			require.Equal(t, want, flat[6:])
 		}
 		f.do("XTRIM", f.log(), "MAXLEN", "0")
-		require.NoError(t, s.me.Bury(f.ctx, held[:1], "trimmed meanwhile"))
+		require.NoError(t, s.me.PutAside(f.ctx, lettersOf(held[:1], "trimmed meanwhile")))
 		require.Empty(t, f.pending("g"))
 		require.Equal(t, "4", f.text("XLEN", f.addr().DeadKey("g")))
 	})
@@ -589,7 +588,7 @@ func TestBuryRefused(t *testing.T) {
 			f := s.f
 			refused := func(want error) {
 				t.Helper()
-				err := s.me.Bury(f.ctx, heldOf(s.mine), "r")
+				err := s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "r"))
 				require.ErrorIs(t, err, want)
 				require.False(t, tier.OutcomeUnknown(err))
 				require.Equal(t, sceneStart, strings.Replace(s.state(), "dead 1", "dead 0", 1))
@@ -601,12 +600,12 @@ func TestBuryRefused(t *testing.T) {
 			refused(tier.ErrPermission)
 			f.do("ACL", "SETUSER", "default", "+xadd")
 			f.do("SET", f.addr().DeadKey("g"), "x")
-			err := s.me.Bury(f.ctx, heldOf(s.mine), "r")
+			err := s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "r"))
 			require.ErrorIs(t, err, tier.ErrWrongType)
 			require.ErrorContains(t, err, f.addr().DeadKey("g"))
 			require.Len(t, f.pending("g"), 2)
 			f.do("DEL", f.addr().DeadKey("g"))
-			require.NoError(t, s.me.Bury(f.ctx, heldOf(s.mine), "r"))
+			require.NoError(t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "r")))
 			require.Empty(t, f.pending("g"))
 		})
 	}
@@ -716,8 +715,8 @@ func TestRawClients(t *testing.T) {
 		gone, err := s.me.Renew(f.ctx, entriesOf(s.mine))
 		require.NoError(t, err)
 		require.Equal(t, s.ids[:1], gone)
-		require.NoError(t, s.me.Bury(f.ctx, heldOf(s.mine[:1]), "r"))
-		require.NoError(t, s.me.Release(f.ctx, heldOf(s.mine[:1]), 0))
+		require.NoError(t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine[:1]), "r")))
+		require.NoError(t, s.me.Release(f.ctx, returned(heldOf(s.mine[:1])), 0))
 		require.Equal(t, "1:me:1 lag 1 dead 0 members 2", s.state())
 
 		f.do("XREADGROUP", "GROUP", "g", "raw", "COUNT", "1", "STREAMS", f.log(), ">")
@@ -775,7 +774,7 @@ func TestMemberLimits(t *testing.T) {
 	require.Equal(t, sceneStart, s.state())
 	for _, n := range []int{0, -1} {
 		s.age()
-		taken, err := s.other.TakeOver(f.ctx, n)
+		taken, err := s.other.TakeOver(f.ctx, n, allSuspects)
 		require.NoError(t, err)
 		require.Empty(t, taken.Leased)
 		leased, err := s.other.Read(f.ctx, n, 0)
@@ -792,7 +791,7 @@ func TestTakeOverOnce(t *testing.T) {
 		f.append(f.writer(stream.WriterConfig{}), 200)
 		dead := f.join(g)
 		leased := f.read(dead, 200)
-		require.NoError(t, dead.Release(f.ctx, heldOf(leased), 0))
+		require.NoError(t, dead.Release(f.ctx, returned(heldOf(leased)), 0))
 		var mu sync.Mutex
 		got := map[codec.EntryID]int{}
 		var wg sync.WaitGroup
@@ -800,7 +799,7 @@ func TestTakeOverOnce(t *testing.T) {
 			m := f.join(g)
 			wg.Go(func() {
 				for range 100 {
-					taken, err := m.TakeOver(f.ctx, 7)
+					taken, err := m.TakeOver(f.ctx, 7, allSuspects)
 					if err != nil {
 						t.Error(err)
 						return

@@ -60,7 +60,7 @@ func (p *place) purge(ctx context.Context, groups []GroupInfo) (code string, ent
 			continue
 		}
 		names = append(names, g.Name)
-		keys = append(keys, p.addr.GroupKey(g.Name), p.addr.OwnersKey(g.Name))
+		keys = append(keys, p.addr.GroupKey(g.Name), p.addr.OwnersKey(g.Name), p.addr.RetryKey(g.Name), p.addr.OpenKey(g.Name))
 	}
 	m, err := p.client.Run(ctx, tier.Call{Script: purgeScript, Keys: keys, Args: append(names, foreign...)})
 	if err != nil {

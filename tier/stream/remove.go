@@ -147,7 +147,7 @@ func (p *place) belongings(ctx context.Context) (going Removed, field string, pa
 	}
 	for _, g := range going.Groups { // what they write between the list and the removal
 		if tier.CheckName("group", g.Name) == nil {
-			parts = append(parts, p.addr.GroupKey(g.Name), p.addr.OwnersKey(g.Name), p.addr.DeadKey(g.Name))
+			parts = append(parts, p.addr.GroupKey(g.Name), p.addr.OwnersKey(g.Name), p.addr.RetryKey(g.Name), p.addr.OpenKey(g.Name), p.addr.DeadKey(g.Name))
 		}
 	}
 	slices.Sort(parts)

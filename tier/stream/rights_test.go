@@ -162,16 +162,19 @@ func consumerWork(f *fixture, client *tier.Client) error {
 	if err != nil {
 		return err
 	}
-	if err := other.Release(f.ctx, heldOf(late), 0); err != nil {
+	if err := other.Release(f.ctx, returned(heldOf(late)), 0); err != nil {
 		return err
 	}
 	steps := []func() error{
 		func() error { _, err := m.Sync(f.ctx); return err },
 		func() error { _, err := m.Renew(f.ctx, ids); return err },
 		func() error { _, err := m.Settle(f.ctx, ids[:1]); return err },
-		func() error { return m.Bury(f.ctx, heldOf(leased[1:2]), "test") },
-		func() error { return m.Release(f.ctx, heldOf(leased[2:3]), 0) },
-		func() error { _, err := m.TakeOver(f.ctx, 10); return err },
+		func() error {
+			return m.PutAside(f.ctx, []tier.Aside{{Entry: leased[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}, Dead: []tier.Letter{{Index: -1, Reason: "test"}}}})
+		},
+		func() error { _, err := m.Due(f.ctx, 1); return err },
+		func() error { return m.Release(f.ctx, returned(heldOf(leased[2:3])), 0) },
+		func() error { _, err := m.TakeOver(f.ctx, 10, allSuspects); return err },
 		func() error { return m.Checkpoint(f.ctx) },
 		func() error {
 			f.do("HSET", f.addr().OwnersKey("mailer"), "dead", "1", "dead:beat", "1") // of long ago
@@ -215,7 +218,11 @@ func operatorWork(f *fixture, client *tier.Client) error {
 			return nil
 		},
 		func() error { _, err := client.Scopes(f.ctx); return err },
-		func() error { return stream.Check(f.ctx, client, scope) },
+		func() error {
+			f.do("ZADD", f.addr().RetryKey("mailer"), "1", "1-1") // something parked
+			f.do("HSET", f.addr().OpenKey("mailer"), "1-1", "1 0 1 0")
+			return stream.Check(f.ctx, client, scope)
+		},
 		func() error { _, err := stream.PlanRemove(f.ctx, client, f.address); return err },
 		func() error { _, err := stream.Purge(f.ctx, client, f.address); return err },
 		func() error { return g.Delete(f.ctx) },

@@ -4,26 +4,27 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
 // takeOverPage is how many pending entries one look covers.
 const takeOverPage = 1000
 
-// TakeOver takes up to n entries over whose lease has ended, wherever they are held, this member included. One call
-// looks at one page of the pending list, from where the last one ended; Done says that it came to the end.
-func (m *Member) TakeOver(ctx context.Context, n int) (tier.Taken, error) {
+// TakeOver takes up to n entries over whose lease has ended, wherever they are held, this member included; among them at
+// most the given number of suspects, which two consumers or more have let go of: one of them may be what ends those who
+// handle it, so they are best handled one at a time. One call looks at one page of the pending list, from where the last
+// one ended; Done says that it came to the end.
+func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, error) {
 	if n <= 0 {
-		return tier.Taken{}, nil
+		return tier.Taken{Next: -1}, nil
 	}
 	args := append(m.identify(),
-		millis(m.lease), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)))
-	reply, err := m.run(ctx, takeoverScript, m.logAndOwners(), args...)
+		millis(m.lease), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)), strconv.Itoa(suspects))
+	reply, err := m.run(ctx, takeoverScript, m.logOwnersRetryOpen(), args...)
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	parts, err := tier.Parts("takeover", reply, 4)
+	parts, err := tier.Parts("takeover", reply, 8)
 	if err != nil {
 		return tier.Taken{}, err
 	}
@@ -35,29 +36,13 @@ func (m *Member) TakeOver(ctx context.Context, n int) (tier.Taken, error) {
 		return tier.Taken{}, err
 	}
 	m.lookOn(next)
-	held, err := heldOf(parts[2])
+	left, err := parts[7].AsInt64()
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	entries, err := entriesOf(parts[3])
-	if err != nil {
-		return tier.Taken{}, err
-	}
-	deliveries := make(map[codec.EntryID]int, len(held))
-	for _, h := range held {
-		deliveries[h.Entry] = h.Deliveries
-	}
-	taken := tier.Taken{Done: next == ""}
-	if taken.Leased, err = m.leased(ctx, entries, deliveries); err != nil {
-		return tier.Taken{}, err
-	}
-	for i := range entries {
-		delete(deliveries, entries[i].ID)
-	}
-	for lost := range deliveries {
-		taken.Lost = append(taken.Lost, lost)
-	}
-	return taken, nil
+	taken, err := m.taken(ctx, parts[2], parts[3], parts[4], parts[5])
+	taken.Done, taken.Next, taken.Suspects = next == "", wait(parts[6]), int(left)
+	return taken, err
 }
 
 func (m *Member) lookFrom() string {

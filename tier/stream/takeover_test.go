@@ -24,7 +24,7 @@ func TestTakeOverCountsOnce(t *testing.T) {
 		for range 5 {
 			m := sc.f.join(sc.g)
 			wg.Go(func() {
-				taken, err := m.TakeOver(sc.f.ctx, 10)
+				taken, err := m.TakeOver(sc.f.ctx, 10, allSuspects)
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -52,7 +52,7 @@ func TestEntryOfNobody(t *testing.T) {
 		sc.f.do("DEL", sc.owners())
 		sc.age()
 		late := sc.f.join(sc.g)
-		taken, err := late.TakeOver(sc.f.ctx, 10)
+		taken, err := late.TakeOver(sc.f.ctx, 10, allSuspects)
 		require.NoError(t, err)
 		require.Len(t, taken.Leased, 2)
 		_, err = sc.me.Settle(sc.f.ctx, entriesOf(sc.mine))
@@ -74,9 +74,28 @@ func TestRawClientInTheGroup(t *testing.T) {
 		held := f.pending("g")
 		f.do("XACK", f.log(), "g", held[0].entry.String())
 		f.do("XCLAIM", f.log(), "g", "raw", "0", held[1].entry.String(), "IDLE", "3600000", "JUSTID")
-		taken, err := m.TakeOver(f.ctx, 10)
+		taken, err := m.TakeOver(f.ctx, 10, allSuspects)
 		require.NoError(t, err)
 		require.Len(t, taken.Leased, 1)
 		require.Equal(t, held[1].entry, taken.Leased[0].Entry)
 	})
+}
+
+// allSuspects may be among what is taken over.
+const allSuspects = 1000
+
+// lettersOf gives entries up.
+func lettersOf(held []tier.Held, reason string) (list []tier.Aside) {
+	for _, h := range held {
+		list = append(list, tier.Aside{Entry: h.Entry, Deliveries: h.Deliveries, Dead: []tier.Letter{{Index: -1, Reason: reason, Attempts: h.Deliveries}}})
+	}
+	return list
+}
+
+// returned hands entries back as they are.
+func returned(held []tier.Held) (list []tier.Returned) {
+	for _, h := range held {
+		list = append(list, tier.Returned{Held: h})
+	}
+	return list
 }

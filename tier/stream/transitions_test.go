@@ -190,15 +190,22 @@ var transitions = map[string]transition{
 		return fmt.Sprint(len(gone)), err
 	}, before: "0:me:1:idle 1:me:1:idle lag 1 dead 0 members 2", after: sceneStart, answer: "0"}.row(),
 	"release": grouped{oom: true, call: func(s *scene) (string, error) {
-		return "", s.me.Release(s.f.ctx, []tier.Held{{Entry: s.mine[0].Entry}}, 0)
+		return "", s.me.Release(s.f.ctx, returned([]tier.Held{{Entry: s.mine[0].Entry}}), 0)
 	}, after: "0:me:0:idle 1:me:1 lag 1 dead 0 members 2"}.row(),
 	"takeover": grouped{oom: true, prepare: (*scene).age, call: func(s *scene) (string, error) {
-		taken, err := s.other.TakeOver(s.f.ctx, 10)
+		taken, err := s.other.TakeOver(s.f.ctx, 10, allSuspects)
 		return fmt.Sprint(len(taken.Leased)), err
 	}, before: "0:me:1:idle 1:me:1:idle lag 1 dead 0 members 2", after: "0:other:2 1:other:2 lag 1 dead 0 members 2", answer: "2", again: "0"}.row(),
-	"bury": grouped{call: func(s *scene) (string, error) {
-		return "", s.me.Bury(s.f.ctx, heldOf(s.mine[:1]), "poison")
-	}, after: "1:me:1 lag 1 dead 1 members 2"}.row(),
+	"put_aside": grouped{call: func(s *scene) (string, error) {
+		list := lettersOf(heldOf(s.mine[:1]), "poison")
+		return "", s.me.PutAside(s.f.ctx, append(list, tier.Aside{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}))
+	}, after: "lag 1 dead 1 members 2 parked 1"}.row(),
+	"due": grouped{oom: true, prepare: func(s *scene) {
+		require.NoError(s.f.t, s.me.PutAside(s.f.ctx, []tier.Aside{{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+	}, call: func(s *scene) (string, error) {
+		taken, err := s.other.Due(s.f.ctx, 10)
+		return fmt.Sprint(len(taken.Leased)), err
+	}, before: "0:me:1 lag 1 dead 0 members 2 parked 1", after: "0:me:1 1:other:2 lag 1 dead 0 members 2", answer: "1", again: "0"}.row(),
 	"retire": grouped{
 		oom: true, prepare: func(s *scene) { s.f.do("HSET", s.owners(), s.other.Name()+":beat", "1000") },
 		call: func(s *scene) (string, error) { return "", s.me.Retire(s.f.ctx) }, after: "0:me:1 1:me:1 lag 1 dead 0 members 1",
@@ -335,7 +342,11 @@ func (s *scene) state() string {
 	}
 	members, err := strconv.Atoi(s.f.text("HLEN", s.owners()))
 	require.NoError(s.f.t, err)
-	return strings.Join(append(words, fmt.Sprintf("lag %d dead %d members %d", groups[0].Lag, groups[0].Dead, members/2)), " ")
+	words = append(words, fmt.Sprintf("lag %d dead %d members %d", groups[0].Lag, groups[0].Dead, members/2))
+	if n := s.f.text("ZCARD", s.f.addr().RetryKey("g")); n != "0" {
+		words = append(words, "parked "+n)
+	}
+	return strings.Join(words, " ")
 }
 
 // TestTransitions (B144) calls each script through Go, on every server, a cluster too: what it answers and what it leaves

@@ -6,6 +6,8 @@
 -- KEYS[2] group    HASH
 -- KEYS[3] scope    HASH
 -- KEYS[4] owners   HASH    forgotten when the group is made: nobody may settle what an earlier one was given
+-- KEYS[5] retry    ZSET    kept only when the group goes on: its entries are parked still
+-- KEYS[6] open     HASH    like it
 -- ARGV[1] field    of the stream in the scope
 -- ARGV[2] name     of the group
 -- ARGV[3] after    id after which it reads; '$' for what is new
@@ -14,7 +16,7 @@
 -- ARGV[6] lost     '1': the caller was a member of it, '0': it may never have been
 -- Replies {code, lease ms, start, id after which it reads or ''}: created | exists | resumed (at its floor)
 --   | restarted (at 0-0) | removed (the stream, by its verb) | deleted (the group, by its verb; lost = '1' only)
-local log, group, scope, owners = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log, group, scope, owners, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local field, name, after, start, lease, lost = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 local call = redis.call
 
@@ -85,6 +87,7 @@ local added, last = top()
 local fresh = after == '$'
 if fresh then after = last end
 call('DEL', group, owners)
+if code ~= 'resumed' then call('DEL', retry, open) end
 call('HSET', group, 'lease', lease, 'start', start, 'floor', after, 'added', added)
 if fresh and not deleted then call('HSET', group, 'fresh', '1') end
 return {code, lease, start, after}

@@ -3,10 +3,12 @@
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] owners   HASH
+-- KEYS[4] retry    ZSET
+-- KEYS[5] open     HASH
 -- ARGV[1] name     of the group
 -- ARGV[2] mark     ms that the mark stays
 -- Replies 1 | 0 when there was no such group
-local log, group, owners = KEYS[1], KEYS[2], KEYS[3]
+local log, group, owners, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local name, mark = ARGV[1], ARGV[2]
 
 -- Asked first, since a right that is lacking must not show halfway.
@@ -15,7 +17,7 @@ for name, cmd in pairs({exists = {'EXISTS', log}, ['xgroup|destroy'] = {'XGROUP'
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
   end
 end
-redis.call('DEL', group, owners)
+redis.call('DEL', group, owners, retry, open)
 local there = 0
 if redis.call('EXISTS', log) == 1 then there = redis.call('XGROUP', 'DESTROY', log, name) end
 local t = redis.call('TIME')

@@ -2,7 +2,7 @@
 -- Purges a log: entries -> none. Its ids go on above the old ones; the groups stay, hold nothing, and go on with what
 -- comes next. Members are refused until they ask again. Nothing goes when the caller does not know all groups.
 -- KEYS[1] log        STREAM
--- KEYS[2..] parts    HASH: hash and owners of the first group, of the second, ...
+-- KEYS[2..] parts    HASH, HASH, ZSET, HASH: hash, owners, retry and open of the first group, of the second, ...
 -- ARGV[1..] groups   names; those whose keys are among the parts first
 -- Replies {'ok' | 'none' when there is no log, entries that went} | {'changed', 0} when there is another group
 local log = KEYS[1]
@@ -10,7 +10,7 @@ local call = redis.call
 
 if call('EXISTS', log) == 0 then return {'none', 0} end
 local parts = {}
-for i = 1, #ARGV do parts[ARGV[i]] = 2 * i end
+for i = 1, #ARGV do parts[ARGV[i]] = 4 * i - 2 end
 local groups = call('XINFO', 'GROUPS', log)
 for _, g in ipairs(groups) do
   if not parts[g[2]] then return {'changed', 0} end
@@ -43,10 +43,11 @@ call('XSETID', log, top, 'ENTRIESADDED', added, 'MAXDELETEDID', deleted)
 for _, g in ipairs(groups) do
   local at = above(g[8], top) and g[8] or top -- one that begins in the future still does
   call('XGROUP', 'CREATE', log, g[2], at)
-  local hash, owners = KEYS[parts[g[2]]], KEYS[parts[g[2]] + 1]
+  local first = parts[g[2]] or -4 -- of another program's group there are no keys
+  local hash, owners, retry, open = KEYS[first], KEYS[first + 1], KEYS[first + 2], KEYS[first + 3]
   if hash and call('EXISTS', hash) == 1 then
     call('HSET', hash, 'floor', at, 'added', added)
-    call('DEL', owners)
+    call('DEL', owners, retry, open)
   end
 end
 return {'ok', entries}

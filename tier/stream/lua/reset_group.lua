@@ -3,11 +3,13 @@
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] owners   HASH
+-- KEYS[4] retry    ZSET
+-- KEYS[5] open     HASH
 -- ARGV[1] name     of the group
 -- ARGV[2] after    id after which it reads; '$' for what is new
 -- ARGV[3] start    the first message's id as declared
--- Replies the number of pending entries that were forgotten, or -1 when there is no such group
-local log, group, owners = KEYS[1], KEYS[2], KEYS[3]
+-- Replies the number of pending and parked entries that were forgotten, or -1 when there is no such group
+local log, group, owners, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local name, after, start = ARGV[1], ARGV[2], ARGV[3]
 
 if redis.call('EXISTS', log) == 0 then return -1 end
@@ -30,5 +32,6 @@ for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' and after == '$' then after = info[i + 1] end
 end
 redis.call('HSET', group, 'start', start, 'floor', after)
-redis.call('DEL', owners)
+pending = pending + redis.call('ZCARD', retry)
+redis.call('DEL', owners, retry, open)
 return pending

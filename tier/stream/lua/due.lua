@@ -1,0 +1,40 @@
+#!lua flags=allow-oom
+-- Takes parked entries up again that are due: parked -> leased, one more delivery. One that was trimmed meanwhile is
+-- answered without fields; one that is pending, since the group went back and gave it out anew, is left to whom it was given.
+-- KEYS[1] log      STREAM
+-- KEYS[2] owners   HASH
+-- KEYS[3] retry    ZSET
+-- KEYS[4] open     HASH
+-- ARGV[1] group    name
+-- ARGV[2] member   name
+-- ARGV[3] number   of the member
+-- ARGV[4] want     entries to take at most
+-- Replies {1 | -1 when fenced, ms until the next is due or -1, {id, deliveries, ...} taken or trimmed, entries that exist,
+--   their rows in open or '', the server's time in ms}
+local log, owners, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local group, member, number, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local call = redis.call
+
+if call('HGET', owners, member) ~= number then return {-1, -1, {}, {}, {}, 0} end
+local t = call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local taken, entries, rows = {}, {}, {}
+for _, id in ipairs(call('ZRANGEBYSCORE', retry, '-inf', string.format('%.0f', now), 'LIMIT', 0, want)) do
+  call('ZREM', retry, id)
+  if not call('XPENDING', log, group, id, id, 1)[1] then
+    local row = call('HGET', open, id) or '0'
+    local deliveries = tonumber(string.match(row, '^%d+')) + 1
+    local entry = call('XCLAIM', log, group, member, 0, id, 'RETRYCOUNT', deliveries, 'FORCE')[1]
+    taken[#taken + 1] = id
+    taken[#taken + 1] = deliveries
+    if entry then
+      entries[#entries + 1] = entry
+      rows[#rows + 1] = row
+    else
+      call('HDEL', open, id)
+    end
+  end
+end
+local next_due = call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2]
+local wait = next_due and math.max(0, tonumber(next_due) - now) or -1
+return {1, wait, taken, entries, rows, now}

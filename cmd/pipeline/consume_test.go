@@ -101,7 +101,7 @@ func TestConsumeShares(t *testing.T) {
 	got := append(data(t, first.wait()), data(t, second.wait())...)
 	slices.Sort(got)
 	require.Len(t, slices.Compact(got), n)
-	require.Contains(t, p.ok("groups", addr).out, `"lag":0,"lag_exact":true,"pending":0,"consumers":0,`)
+	require.Contains(t, p.ok("groups", addr).out, `"lag":0,"lag_exact":true,"pending":0,"parked":0,"consumers":0,`)
 }
 
 func TestConsumeInterrupted(t *testing.T) {
@@ -119,7 +119,7 @@ func TestConsumeInterrupted(t *testing.T) {
 	r := running.interrupted()
 	require.Equal(t, 130, r.code)
 	require.Contains(t, r.errOut, "3 messages handled")
-	require.Contains(t, p.ok("groups", addr).out, `"pending":0,"consumers":0,`)
+	require.Contains(t, p.ok("groups", addr).out, `"pending":0,"parked":0,"consumers":0,`)
 
 	r = p.run("consume", addr, "--group", "g", "--timeout", "300ms")
 	require.Equal(t, 4, r.code)
@@ -171,8 +171,11 @@ func TestExecFails(t *testing.T) {
 
 	r = p.run("consume", addr, "--group", "h", "--wait", "50ms", "--exec", "false")
 	require.Equal(t, 1, r.code)
-	require.Regexp(t, `pipeline: [123] messages? failed and will come again, to any consumer of the group: 'pipeline groups \S+' shows what is pending\n$`, r.errOut)
-	require.Contains(t, p.ok("groups", addr).lines()[1], `"group":"h","state":"active","lag":0,"lag_exact":true,"pending":3,`)
+	require.Regexp(t, `pipeline: [123] messages? failed and will come again, to any consumer of the group: 'pipeline groups \S+' shows what is parked\n$`, r.errOut)
+	h := object(t, result{out: p.ok("groups", addr).lines()[1]})
+	require.Equal(t, "h", h["group"])
+	require.NotEqual(t, "idle", h["state"])
+	require.EqualValues(t, 3, h["pending"].(float64)+h["parked"].(float64))
 }
 
 // A stop lets the command that runs finish, and acknowledges its message.
@@ -203,7 +206,7 @@ func TestConsumerKilled(t *testing.T) {
 	require.NoError(t, running.cmd.Process.Kill())
 	p.file("go", "")
 	running.wait()
-	require.Regexp(t, `\ng +active +0 +4 +1 +0 +- +[\d.]+m?s +30s +- +-\n`, p.ok("groups", addr, "--output", "text").out)
+	require.Regexp(t, `\ng +active +0 +4 +0 +1 +0 +- +[\d.]+m?s +30s +- +-\n`, p.ok("groups", addr, "--output", "text").out)
 }
 
 // waitForGo is a command that says when it has begun, and ends when there is a file.

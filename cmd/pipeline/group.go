@@ -128,7 +128,8 @@ func (c *groupChange) reset(ctx context.Context, client *tier.Client, was *strea
 	return c.agreed(ctx, client, start, "move", was, func(g *stream.Group) error {
 		forgotten, err := g.Reset(ctx, start)
 		c.move = nil
-		was.Pending = int64(forgotten)
+		was.Parked = min(was.Parked, int64(forgotten))
+		was.Pending = int64(forgotten) - was.Parked
 		return err
 	})
 }
@@ -162,6 +163,9 @@ func (c *groupChange) line(verb string, was *stream.GroupInfo) string {
 		to = " to " + c.to.text
 	}
 	parts := []string{"lag " + lagText(was), show.Number(was.Pending) + " pending, which it forgets", show.Count(int(was.Consumers), "consumer")}
+	if was.Parked > 0 {
+		parts[1] = show.Number(was.Pending) + " pending and " + show.Number(was.Parked) + " parked, which it forgets"
+	}
 	if was.Dead > 0 {
 		parts = append(parts, show.Count(int(was.Dead), "dead letter")+", which stay")
 	}
@@ -213,10 +217,11 @@ func (c *groupChange) print(verb string, was *stream.GroupInfo) error {
 		Lag       int64     `json:"lag"`
 		LagExact  bool      `json:"lag_exact"`
 		Pending   int64     `json:"pending"`
+		Parked    int64     `json:"parked"`
 		Dead      int64     `json:"dead"`
 		Consumers int64     `json:"consumers"`
 		Move      *moveJSON `json:"move,omitempty"`
-	}{verb + "-group", c.dryRun, c.addr.String(), c.group, c.to.text, was.Lag, was.LagExact, was.Pending, was.Dead, was.Consumers, c.moveJSON()})
+	}{verb + "-group", c.dryRun, c.addr.String(), c.group, c.to.text, was.Lag, was.LagExact, was.Pending, was.Parked, was.Dead, was.Consumers, c.moveJSON()})
 }
 
 func (c *groupChange) moveJSON() *moveJSON {

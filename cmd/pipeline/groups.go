@@ -19,16 +19,17 @@ func groupsCommand(a *app) *cobra.Command {
 		Short: "List the groups of a stream: how far each is, and what it holds",
 		Long: `List the groups of a stream. LAG is how many entries (a pack is one) the group
 was not given yet; "~" marks the most it can be, where the server cannot tell.
-PENDING is how many were given to consumers and are not acknowledged. The ages
-are those of the oldest entry not given yet and of the oldest pending one.
+PENDING is how many were given to consumers and are not acknowledged, PARKED how
+many failed and wait to be tried again. The ages are those of the oldest entry not
+given yet and of the oldest pending one.
 
 STATE is active when a consumer is alive, idle when none is and there is nothing
-to do, dead when none is and entries are unread or pending. CONSUMERS is how many
-take part; one that died counts until another has taken over what it held. DEAD is
-how many entries were put aside, with the reason, because they cannot be decoded.
-LEASE is how long a consumer may be silent before the others take over what it
-holds. START is where the group was made to begin, FLOOR up to where everything
-is settled; narrow terminals do not show them.
+to do, dead when none is and entries are unread, pending or parked. CONSUMERS is
+how many take part; one that died counts until another has taken over what it
+held. DEAD is how many dead letters there are, messages that were given up
+('pipeline dead' shows them). LEASE is how long a consumer may be silent before
+the others take over what it holds. START is where the group was made to begin,
+FLOOR up to where everything is settled; narrow terminals show none of the three.
 
 With --consumers, the consumers follow: members are those of this program and its
 library, which beat; raw are all others, by when the server last heard them. A
@@ -116,6 +117,7 @@ func groupJSON(g *stream.GroupDetail, consumers bool) any {
 		Lag           int64             `json:"lag"`
 		LagExact      bool              `json:"lag_exact"`
 		Pending       int64             `json:"pending"`
+		Parked        int64             `json:"parked"`
 		Consumers     int64             `json:"consumers"`
 		Dead          int64             `json:"dead"`
 		OldestUnread  string            `json:"oldest_unread"`
@@ -128,7 +130,7 @@ func groupJSON(g *stream.GroupDetail, consumers bool) any {
 		Lease         float64           `json:"lease_seconds"`
 		Who           []consumerJSON    `json:"consumer_list,omitzero"`
 	}{
-		g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Consumers, g.Dead,
+		g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Parked, g.Consumers, g.Dead,
 		entryText(g.OldestUnread), g.OldestUnreadAge.Seconds(), entryText(g.OldestPending), g.OldestPendingAge.Seconds(),
 		entryText(g.LastDelivered), entryText(g.Start), entryText(g.Floor), g.Lease.Seconds(), who,
 	}
@@ -136,16 +138,16 @@ func groupJSON(g *stream.GroupDetail, consumers bool) any {
 
 func (a *app) groupsTable(list []stream.GroupDetail) [][]string {
 	rows := [][]string{{
-		"GROUP", "STATE", ">LAG", ">PENDING", ">CONSUMERS", ">DEAD", ">OLDEST UNREAD", ">OLDEST PENDING", ">LEASE", "START", "FLOOR",
+		"GROUP", "STATE", ">LAG", ">PENDING", ">PARKED", ">CONSUMERS", ">DEAD", ">OLDEST UNREAD", ">OLDEST PENDING", ">LEASE", "START", "FLOOR",
 	}}
 	for _, g := range list {
 		rows = append(rows, []string{
-			g.Name, string(g.State), lagText(&g.GroupInfo), show.Number(g.Pending), show.Number(g.Consumers), show.Number(g.Dead),
+			g.Name, string(g.State), lagText(&g.GroupInfo), show.Number(g.Pending), show.Number(g.Parked), show.Number(g.Consumers), show.Number(g.Dead),
 			ageText(!g.OldestUnread.IsZero(), g.OldestUnreadAge), ageText(!g.OldestPending.IsZero(), g.OldestPendingAge),
 			ageText(g.Lease > 0, g.Lease), dayTime(g.Start), dayTime(g.Floor),
 		})
 	}
-	return narrowed(rows, a.width(), 2)
+	return narrowed(rows, a.width(), 3)
 }
 
 // narrowed leaves the last columns out, at most so many, while the table is wider than a terminal; 0 is any width.

@@ -85,6 +85,13 @@ func TestBadInput(t *testing.T) {
 		{"no group to delete", "group delete a/b --yes", "want the name of a group: --group NAME ('pipeline groups a/b' lists them)"},
 		{"no place", "group reset a/b --group g --yes", "want the place to go to: --to head, new, an id, an entry, or a time"},
 		{"place", "group reset a/b --group g --to old", `--to "old": want new, head, or a place: want an id (`},
+		{"nothing of the dead", "dead letters", `unknown command "letters" of pipeline dead (pipeline dead --help lists them)`},
+		{"no group of the dead", "dead ls a/b", "want the name of a group: --group NAME ('pipeline groups a/b' lists them)"},
+		{"which to redrive", "dead redrive a/b --group g --yes", "want which dead letters: --id ID, --match TEXT or --all ('pipeline dead ls a/b --group g' lists them)"},
+		{"all and some", "dead drop a/b --group g --all --match x --yes", "--all is all of them: leave it out, or --id and --match"},
+		{"nobody to ask about letters", "dead drop a/b --group g --all", "there is no terminal to ask on: give --yes"},
+		{"id of a letter", "dead redrive a/b --group g --id x --yes", `--id "x": want the id of a letter (1795957200000-0), or of a message (ORD0STCa4O4Feq)`},
+		{"no id to show", "dead show a/b --group g", "want the id of a dead letter: --id ID ('pipeline dead ls a/b --group g' lists them)"},
 		{"scope of a doctor", "doctor shop a/b", "doctor takes scopes: a"},
 		{"demo", "demo now", `"now" is one argument too many`},
 	} {
@@ -102,7 +109,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "check", "doctor", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "dead", "check", "doctor", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

@@ -27,7 +27,7 @@ func (m *Member) PutAside(ctx context.Context, entries []tier.Aside) error {
 		for _, o := range e.Open {
 			args = append(args, strconv.Itoa(o.Index), strconv.Itoa(o.Attempt), millis(max(0, o.Delay)))
 		}
-		raw, err := m.rawMessages(ctx, e)
+		raw, of, err := m.rawMessages(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (m *Member) PutAside(ctx context.Context, entries []tier.Aside) error {
 			if d.Index >= 0 {
 				index = strconv.Itoa(d.Index)
 			}
-			args = append(args, index, d.Reason, strconv.Itoa(d.Attempts), raw[i])
+			args = append(args, index, strconv.Itoa(of), d.Reason, strconv.Itoa(d.Attempts), raw[i])
 		}
 	}
 	if err := bounded(messages); err != nil {
@@ -48,10 +48,10 @@ func (m *Member) PutAside(ctx context.Context, entries []tier.Aside) error {
 	return err
 }
 
-// rawMessages are the bytes of the messages of a pack that are given up, as they stand in the log; empty for a whole
-// entry, which the script copies, and for one that was trimmed, which it leaves alone.
-func (m *Member) rawMessages(ctx context.Context, e tier.Aside) ([]string, error) {
-	raw := make([]string, len(e.Dead))
+// rawMessages are the bytes of the messages of a pack that are given up, as they stand in the log, and how many it has;
+// empty for a whole entry, which the script copies, and for one that was trimmed.
+func (m *Member) rawMessages(ctx context.Context, e tier.Aside) (raw []string, of int, err error) {
+	raw = make([]string, len(e.Dead))
 	var pack string
 	for i, d := range e.Dead {
 		if d.Index < 0 {
@@ -62,21 +62,24 @@ func (m *Member) rawMessages(ctx context.Context, e tier.Aside) ([]string, error
 			key, id := p.addr.LogKey(), e.Entry.String()
 			reply, err := p.client.Do(ctx, key, p.client.B().Xrange().Key(key).Start(id).End(id).Build())
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			entries, err := entriesOf(reply)
 			if err != nil || len(entries) == 0 {
-				return raw, err
+				return raw, 0, err
 			}
 			pack = codec.PackField(entries[0])
+			if of, err = codec.PackLen([]byte(pack)); err != nil {
+				return nil, 0, fmt.Errorf("stream: dead letter of %s: %w", e.Entry, err)
+			}
 		}
 		message, err := codec.PackedMessage([]byte(pack), d.Index)
 		if err != nil {
-			return nil, fmt.Errorf("stream: dead letter of %s: %w", e.Entry, err)
+			return nil, 0, fmt.Errorf("stream: dead letter of %s: %w", e.Entry, err)
 		}
 		raw[i] = string(message)
 	}
-	return raw, nil
+	return raw, of, nil
 }
 
 // Due takes up to n parked entries up again that are due.

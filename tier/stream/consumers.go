@@ -33,7 +33,7 @@ const (
 	Active GroupState = "active"
 	// Idle: none is alive, and there is nothing to do.
 	Idle GroupState = "idle"
-	// Dead: none is alive, and there are entries that are unread or pending.
+	// Dead: none is alive, and there are entries that are unread, pending or parked.
 	Dead GroupState = "dead"
 )
 
@@ -162,7 +162,7 @@ func (d *GroupDetail) judge() {
 	switch {
 	case d.Alive > 0:
 		d.State = Active
-	case d.Lag > 0 || d.Pending > 0:
+	case d.Lag > 0 || d.Pending > 0 || d.Parked > 0:
 		d.State = Dead
 	default:
 		d.State = Idle

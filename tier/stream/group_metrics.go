@@ -29,6 +29,7 @@ var (
 	lagDesc           = groupDesc("lag_entries", "Entries that the group was not given yet; a pack is one. Use max over processes.")
 	lagEstimatedDesc  = groupDesc("lag_estimated", "1 when the server cannot tell the lag, which then is at most what lag_entries says.")
 	pendingDesc       = groupDesc("pending_entries", "Entries given out and not settled. Use max over processes.")
+	parkedDesc        = groupDesc("parked_entries", "Entries that failed and wait to be tried again. Use max over processes.")
 	consumersDesc     = groupDesc("consumers", "Consumers that the server lists, those that died lately too.")
 	deadDesc          = groupDesc("dead_letters", "Dead letters of the group.")
 	oldestPendingDesc = groupDesc("oldest_pending_age_seconds", "Age of the oldest entry that is given out and not settled; 0: none.")
@@ -46,7 +47,7 @@ func NewGroupMetrics(client *tier.Client, address string) (*GroupMetrics, error)
 
 // Describe implements prometheus.Collector.
 func (m *GroupMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lagDesc, lagEstimatedDesc, pendingDesc, consumersDesc, deadDesc, oldestPendingDesc, oldestUnreadDesc} {
+	for _, d := range []*prometheus.Desc{lagDesc, lagEstimatedDesc, pendingDesc, parkedDesc, consumersDesc, deadDesc, oldestPendingDesc, oldestUnreadDesc} {
 		ch <- d
 	}
 }
@@ -71,6 +72,7 @@ func (m *GroupMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(lagDesc, float64(g.Lag))
 		gauge(lagEstimatedDesc, estimated)
 		gauge(pendingDesc, float64(g.Pending))
+		gauge(parkedDesc, float64(g.Parked))
 		gauge(consumersDesc, float64(g.Consumers))
 		gauge(deadDesc, float64(g.Dead))
 		gauge(oldestPendingDesc, g.OldestPendingAge.Seconds())

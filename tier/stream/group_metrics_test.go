@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
@@ -27,20 +28,24 @@ func TestGroupMetrics(t *testing.T) {
 
 		me := f.join(f.group("g", stream.Head(), time.Minute))
 		f.append(f.writer(stream.WriterConfig{}), 10)
-		f.read(me, 4)
+		leased := f.read(me, 5)
+		require.NoError(t, me.PutAside(f.ctx, []tier.Aside{{Entry: leased[4].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}}}))
 		labels := `{group="g",scope="` + f.addr().Scope + `",stream="orders"} `
 		want := `
 # HELP echomq_stream_group_lag_entries Entries that the group was not given yet; a pack is one. Use max over processes.
 # TYPE echomq_stream_group_lag_entries gauge
-echomq_stream_group_lag_entries` + labels + `6
+echomq_stream_group_lag_entries` + labels + `5
 # HELP echomq_stream_group_lag_estimated 1 when the server cannot tell the lag, which then is at most what lag_entries says.
 # TYPE echomq_stream_group_lag_estimated gauge
 echomq_stream_group_lag_estimated` + labels + `0
+# HELP echomq_stream_group_parked_entries Entries that failed and wait to be tried again. Use max over processes.
+# TYPE echomq_stream_group_parked_entries gauge
+echomq_stream_group_parked_entries` + labels + `1
 # HELP echomq_stream_group_pending_entries Entries given out and not settled. Use max over processes.
 # TYPE echomq_stream_group_pending_entries gauge
 echomq_stream_group_pending_entries` + labels + `4
 `
-		names := []string{"echomq_stream_group_lag_entries", "echomq_stream_group_lag_estimated", "echomq_stream_group_pending_entries"}
+		names := []string{"echomq_stream_group_lag_entries", "echomq_stream_group_lag_estimated", "echomq_stream_group_parked_entries", "echomq_stream_group_pending_entries"}
 		require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), names...))
 		problems, err := testutil.GatherAndLint(reg)
 		require.NoError(t, err)

@@ -31,7 +31,8 @@ type GroupInfo struct {
 	OldestPending    codec.EntryID // zero: none
 	OldestPendingAge time.Duration // since it was appended
 
-	Dead int64 // dead letters
+	Parked int64 // entries that failed and wait to be tried again; they are not pending
+	Dead   int64 // dead letters
 }
 
 // Groups lists the groups of a stream, by name. A stream that does not exist has none. The list is in memory at once,
@@ -106,7 +107,7 @@ func groupRowsOf(key string, m rueidis.RedisMessage) ([]groupRow, error) {
 	return rows, nil
 }
 
-const groupQuestions = 3 // commands for each group
+const groupQuestions = 4 // commands for each group
 
 // askGroups fills in what XINFO does not say of groups. Those of other programs may have names that ours cannot have; they
 // have no keys of ours.
@@ -125,7 +126,8 @@ func (p *place) askGroups(ctx context.Context, groups []GroupInfo, now time.Time
 		cmds = append(cmds,
 			b().Xpending().Key(key).Group(g.Name).Start("-").End("+").Count(1).Build(),
 			b().Hmget().Key(p.addr.GroupKey(g.Name)).Field(tier.LeaseField, tier.StartField).Build(),
-			b().Xlen().Key(p.addr.DeadKey(g.Name)).Build())
+			b().Xlen().Key(p.addr.DeadKey(g.Name)).Build(),
+			b().Zcard().Key(p.addr.RetryKey(g.Name)).Build())
 	}
 	if len(ours) == 0 {
 		return nil
@@ -166,7 +168,9 @@ func (g *GroupInfo) take(answers []rueidis.RedisResult, now time.Time) (err erro
 		g.Lease = time.Duration(ms) * time.Millisecond
 		g.Start, _ = codec.ParseEntryID(hash[1])
 	}
-	g.Dead, err = answers[2].AsInt64()
+	if g.Dead, err = answers[2].AsInt64(); err == nil {
+		g.Parked, err = answers[3].AsInt64()
+	}
 	return err
 }
 

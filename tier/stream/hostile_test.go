@@ -65,10 +65,26 @@ func TestHostileNames(t *testing.T) {
 			_, err := stream.NewGroup(f.client, stream.GroupConfig{Address: f.address, Name: n, Start: stream.Head()})
 			return err
 		},
-		"groups":             func(n string) error { _, err := stream.Groups(f.ctx, f.client, "s/"+n); return err },
-		"group metrics":      func(n string) error { _, err := stream.NewGroupMetrics(f.client, "s/"+n); return err },
-		"streams":            func(n string) error { _, err := collected(stream.Streams(f.ctx, f.client, n)); return err },
-		"check":              func(n string) error { return stream.Check(f.ctx, f.client, n) },
+		"groups":        func(n string) error { _, err := stream.Groups(f.ctx, f.client, "s/"+n); return err },
+		"group metrics": func(n string) error { _, err := stream.NewGroupMetrics(f.client, "s/"+n); return err },
+		"streams":       func(n string) error { _, err := collected(stream.Streams(f.ctx, f.client, n)); return err },
+		"check":         func(n string) error { return stream.Check(f.ctx, f.client, n) },
+		"dead letters": func(n string) error {
+			_, err := collected(stream.DeadLetters(f.ctx, f.client, "s/"+n, "g"))
+			return err
+		},
+		"group of dead letters": func(n string) error {
+			_, err := collected(stream.DeadLetters(f.ctx, f.client, f.address, n))
+			return err
+		},
+		"redrive": func(n string) error {
+			_, err := stream.Redrive(f.ctx, f.client, f.address, n, make([]codec.EntryID, 1))
+			return err
+		},
+		"drop": func(n string) error {
+			_, err := stream.DropLetters(f.ctx, f.client, f.address, n, make([]codec.EntryID, 1))
+			return err
+		},
 		"remove":             func(n string) error { _, err := stream.Remove(f.ctx, f.client, "s/"+n); return err },
 		"plan of a removal":  func(n string) error { _, err := stream.PlanRemove(f.ctx, f.client, "s/"+n); return err },
 		"purge":              func(n string) error { _, err := stream.Purge(f.ctx, f.client, "s/"+n); return err },

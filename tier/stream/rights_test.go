@@ -207,6 +207,7 @@ func operatorWork(f *fixture, client *tier.Client) error {
 		func() error { return g.Create(f.ctx) },
 		func() error { return g.Create(f.ctx) }, // it exists
 		func() error { _, err := g.PlanReset(f.ctx, stream.Head()); return err },
+		func() error { return redriveWork(f, client) },
 		func() error { _, err := g.Reset(f.ctx, stream.Head()); return err },
 		func() error { _, err := stream.GroupDetails(f.ctx, client, f.address); return err },
 		func() error {
@@ -234,6 +235,22 @@ func operatorWork(f *fixture, client *tier.Client) error {
 		}
 	}
 	return nil
+}
+
+// redriveWork redrives and drops dead letters that a consumer has left.
+func redriveWork(f *fixture, client *tier.Client) error {
+	m, err := f.group("mailer", stream.Head(), 0).Join(f.ctx, "m")
+	require.NoError(f.t, err)
+	require.NoError(f.t, m.PutAside(f.ctx, lettersOf(heldOf(f.read(m, 2)), "r")))
+	letters, err := collected(stream.DeadLetters(f.ctx, client, f.address, "mailer"))
+	if err != nil {
+		return err
+	}
+	if _, err := stream.Redrive(f.ctx, client, f.address, "mailer", letterIDs(letters[:1])); err != nil {
+		return err
+	}
+	_, err = stream.DropLetters(f.ctx, client, f.address, "mailer", letterIDs(letters[1:]))
+	return err
 }
 
 // TestRightsOnAClusterOrBySentinels: with what the document adds for them, the roles do their work there.

@@ -30,6 +30,7 @@ var (
 	takeoverScript    = load("takeover")
 	putAsideScript    = load("put_aside")
 	dueScript         = load("due")
+	redriveScript     = load("redrive")
 	retireScript      = load("retire")
 	leaveScript       = load("leave")
 	removeScript      = load("remove")

@@ -206,6 +206,15 @@ var transitions = map[string]transition{
 		taken, err := s.other.Due(s.f.ctx, 10)
 		return fmt.Sprint(len(taken.Leased)), err
 	}, before: "0:me:1 lag 1 dead 0 members 2 parked 1", after: "0:me:1 1:other:2 lag 1 dead 0 members 2", answer: "1", again: "0"}.row(),
+	"redrive": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		s := newScene(f)
+		require.NoError(f.t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine[:1]), "poison")))
+		ids := letterIDs(f.dead())
+		return func() (string, error) {
+			r, err := stream.Redrive(f.ctx, f.client, f.address, "g", ids)
+			return fmt.Sprint(r.Redriven, r.Gone), err
+		}, s.state
+	}, before: "1:me:1 lag 1 dead 1 members 2", after: "1:me:1 lag 1 dead 0 members 2 parked 1", answer: "1 0", again: "0 1"},
 	"retire": grouped{
 		oom: true, prepare: func(s *scene) { s.f.do("HSET", s.owners(), s.other.Name()+":beat", "1000") },
 		call: func(s *scene) (string, error) { return "", s.me.Retire(s.f.ctx) }, after: "0:me:1 1:me:1 lag 1 dead 0 members 1",

@@ -30,9 +30,8 @@ for _, id in ipairs(call('ZRANGEBYSCORE', retry, '-inf', string.format('%.0f', n
     if entry then
       entries[#entries + 1] = entry
       rows[#rows + 1] = row
-    else
-      call('HDEL', open, id)
     end
+    if not entry or not string.find(row, ' ') then call('HDEL', open, id) end -- all of it is open, as of any pending entry
   end
 end
 local next_due = call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2]

@@ -6,12 +6,13 @@
 -- KEYS[2] owners   HASH
 -- KEYS[3] retry    ZSET    due ms -> entry
 -- KEYS[4] open     HASH    entry -> 'deliveries' and, for each open message, ' index attempt due'
--- KEYS[5] dead     STREAM  fields: entry, index (of a message of a pack), reason, attempts, then the entry's or message's own
+-- KEYS[5] dead     STREAM  fields: entry, index of how many (of a message of a pack), reason, attempts, then the entry's or message's own
 -- ARGV[1] group    name
 -- ARGV[2] member   name
 -- ARGV[3] number   of the member
 -- ARGV[4..]        of each entry: id, delivery it was, open messages o, letters l, then
---                  o times: index, attempt, ms until it is due; l times: index or '' for the entry, reason, attempts, message
+--                  o times: index, attempt, ms until it is due; l times: index or '' for the entry,
+--                  messages of its pack, reason, attempts, message
 -- Replies how many it was done for, or -1 when fenced
 local log, owners, retry, open, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group, member, number = ARGV[1], ARGV[2], ARGV[3]
@@ -25,10 +26,13 @@ for _, cmd in ipairs({{'XADD', dead, '*', 'f', ''}, {'HSET', open, 'f', ''}, {'H
 end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local function bury(id, index, reason, attempts, message)
+local function bury(id, index, of, reason, attempts, message)
   local letter = {dead, '*', 'entry', id}
   local function put(field, value) letter[#letter + 1] = field; letter[#letter + 1] = value end
-  if index ~= '' then put('index', index) end
+  if index ~= '' then
+    put('index', index)
+    put('of', of)
+  end
   put('reason', reason)
   put('attempts', attempts)
   if index ~= '' then
@@ -52,8 +56,8 @@ while i <= #ARGV do
     i = i + 3
   end
   for _ = 1, letters do
-    if held then bury(id, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
-    i = i + 4
+    if held then bury(id, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]) end
+    i = i + 5
   end
   if held then
     if opened > 0 then

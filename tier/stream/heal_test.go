@@ -283,8 +283,8 @@ func TestUndeclaredMessages(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, held, 1, "it is held, and comes again")
 		f.keyed(w, "b")
-		require.NoError(t, m.Release(f.ctx, []tier.Held{{Entry: held[0].Entry}}, 0))
-		taken, err := m.TakeOver(f.ctx, 10)
+		require.NoError(t, m.Release(f.ctx, []tier.Returned{{Held: tier.Held{Entry: held[0].Entry}}}, 0))
+		taken, err := m.TakeOver(f.ctx, 10, allSuspects)
 		require.NoError(t, err)
 		require.Equal(t, "a", taken.Leased[0].Records[0].Key)
 		require.False(t, taken.Leased[0].Records[0].ID.IsZero())
@@ -294,6 +294,7 @@ func TestUndeclaredMessages(t *testing.T) {
 		other := f.join(f.group("h", stream.Head(), lease))
 		require.True(t, f.read(other, 1)[0].Records[0].Foreign())
 	})
+}
 
 // TestParkedInALostGroup: what is parked stays so when the group goes on where it was, and is forgotten with a log that is another one.
 func TestParkedInALostGroup(t *testing.T) {

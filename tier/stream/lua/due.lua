@@ -18,6 +18,13 @@ local call = redis.call
 if call('HGET', owners, member) ~= number then return {-1, -1, {}, {}, {}, 0} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- Asked first, since a right that is lacking must not show halfway.
+for name, cmd in pairs({zrem = {'ZREM', retry, 'm'}, xpending = {'XPENDING', log, group}, hget = {'HGET', open, 'f'}, hdel = {'HDEL', open, 'f'},
+  xclaim = {'XCLAIM', log, group, member, '0', '0-1'}, zrange = {'ZRANGE', retry, '0', '0'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
+  end
+end
 local taken, entries, rows = {}, {}, {}
 for _, id in ipairs(call('ZRANGEBYSCORE', retry, '-inf', string.format('%.0f', now), 'LIMIT', 0, want)) do
   call('ZREM', retry, id)

@@ -24,6 +24,7 @@ for name, cmd in pairs({['xgroup|create'] = {'XGROUP', 'CREATE', log, name, '0-0
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
   end
 end
+pending = pending + redis.call('ZCARD', retry)
 redis.call('XGROUP', 'DESTROY', log, name)
 redis.call('XGROUP', 'CREATE', log, name, after)
 local info = redis.call('XINFO', 'STREAM', log)
@@ -32,6 +33,5 @@ for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' and after == '$' then after = info[i + 1] end
 end
 redis.call('HSET', group, 'start', start, 'floor', after)
-pending = pending + redis.call('ZCARD', retry)
 redis.call('DEL', owners, retry, open)
 return pending

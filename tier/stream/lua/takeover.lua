@@ -23,6 +23,10 @@ local lease, from, page, want, suspects = tonumber(ARGV[4]), ARGV[5], tonumber(A
 local call = redis.call
 
 if call('HGET', owners, member) ~= number then return {-1, '', {}, {}, {}, 0, -1, 0} end
+local t = call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local due = call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2]
+local wait = due and math.max(0, tonumber(due) - now) or -1
 local pending = call('XPENDING', log, group, from, '+', page)
 local ids, taken, losers, looked, left = {}, {}, {}, 0, 0
 for _, row in ipairs(pending) do
@@ -39,6 +43,13 @@ for _, row in ipairs(pending) do
     if row[2] ~= member then losers[row[2]] = true end
   end
 end
+-- Asked first, since a right that is lacking must not show halfway.
+for name, cmd in pairs({hexists = {'HEXISTS', owners, 'f'}, hincrby = {'HINCRBY', owners, 'f', '1'}, hget = {'HGET', open, 'f'},
+  xclaim = {'XCLAIM', log, group, member, '0', '0-1'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
+  end
+end
 for loser in pairs(losers) do
   if call('HEXISTS', owners, loser) == 1 then call('HINCRBY', owners, loser, 1) end
 end
@@ -47,8 +58,4 @@ if looked < #pending or #pending == page then cursor = '(' .. pending[looked][1]
 local entries, rows = {}, {}
 if #ids > 0 then entries = call('XCLAIM', log, group, member, 0, unpack(ids)) end
 for i, entry in ipairs(entries) do rows[i] = call('HGET', open, entry[1]) or '' end
-local t = call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local due = call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2]
-local wait = due and math.max(0, tonumber(due) - now) or -1
 return {1, cursor, taken, entries, rows, now, wait, left}

@@ -48,9 +48,10 @@ func TestFetchSizesByBytes(t *testing.T) {
 	s.learn(weighing(1000))
 	require.Equal(t, maxRead, r.entries(r.read, s))
 	s.learn(weighing(1 << 20))
-	require.Equal(t, 64, r.entries(r.read, s), "large ones count at once")
+	require.Equal(t, 1, r.entries(r.read, s), "large ones count at once: a fetch has to come in time")
 	s.learn(weighing(1000))
-	require.Equal(t, 73, r.entries(r.read, s), "and may come again")
+	require.Equal(t, 1, r.entries(r.read, s), "and may come again")
+	require.Equal(t, 1, room{messages: 10_000, read: 2000, take: 2000, bytes: 1000}.entries(2000, s), "what does not fit comes alone")
 	s.learn(weighing(100 << 20))
 	require.Equal(t, 1, r.entries(r.read, s), "what is above the bound comes alone")
 	for range 200 {

@@ -19,7 +19,8 @@ type book struct {
 	keys    map[codec.ID]string
 	refused map[string]error // nothing was written, so said the error
 	unknown map[string]error // perhaps
-	handled map[string]int   // deliveries
+	handled map[string]int   // deliveries, since the group was last sent back
+	before  map[string]bool  // handled before that
 	broken  []string         // laws, with the place
 }
 
@@ -31,7 +32,7 @@ type ack struct {
 func newBook() *book {
 	return &book{
 		acked: map[string]ack{}, keys: map[codec.ID]string{},
-		refused: map[string]error{}, unknown: map[string]error{}, handled: map[string]int{},
+		refused: map[string]error{}, unknown: map[string]error{}, handled: map[string]int{}, before: map[string]bool{},
 	}
 }
 
@@ -82,6 +83,16 @@ func (b *book) delivered(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.handled[key]++
+}
+
+// again says that the group was sent back to the beginning: what was handled does not count any more.
+func (b *book) again() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key := range b.handled {
+		b.before[key] = true
+	}
+	b.handled = map[string]int{}
 }
 
 // lost says that the server may have lost what it acknowledged so far.

@@ -129,11 +129,12 @@ func (ch *child) crash() {
 	ch.start()
 }
 
-// freeze stops the process for longer than its lease.
-func (ch *child) freeze() {
+// freeze stops the process for longer than its lease; meanwhile happens in that time.
+func (ch *child) freeze(meanwhile func()) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	require.NoError(ch.t, ch.cmd.Process.Signal(syscall.SIGSTOP))
 	tier.Pause(context.Background(), 2*lease)
+	meanwhile()
 	require.NoError(ch.t, ch.cmd.Process.Signal(syscall.SIGCONT))
 }

@@ -162,7 +162,7 @@ func (c *crew) rest() {
 		if err != nil || len(groups) != 1 {
 			return false, fmt.Sprint(groups, err)
 		}
-		return groups[0].Pending == 0 && groups[0].OldestUnread.IsZero(), fmt.Sprintf("%+v", groups[0])
+		return groups[0].Pending == 0 && groups[0].Parked == 0 && groups[0].OldestUnread.IsZero(), fmt.Sprintf("%+v", groups[0])
 	})
 	c.child.stop()
 	c.stopConsumers()

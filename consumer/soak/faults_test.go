@@ -2,6 +2,7 @@ package soak_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
@@ -32,7 +34,32 @@ func (c *crew) suffer(f fault) {
 // ofProcesses happens to a consumer.
 var ofProcesses = []fault{
 	{name: "consumer killed", do: func(c *crew) { c.child.crash() }},
-	{name: "consumer frozen past its lease", do: func(c *crew) { c.child.freeze() }},
+	{name: "consumer frozen past its lease", do: func(c *crew) { c.child.freeze(func() {}) }},
+}
+
+// throughAProxy happens between the processes and the server.
+func throughAProxy(p *tiertest.Proxy) []fault {
+	return []fault{
+		{name: "replies lost after the work was done (B74)", do: func(c *crew) {
+			p.DropReplies(10, func(cmd []string) bool { return cmd[0] == "EVALSHA" || cmd[0] == "EVAL" })
+			pause(time.Second)
+		}},
+		{name: "connections cut", do: func(*crew) { p.Cut() }},
+	}
+}
+
+// ofTheGroup is what an operator does to it.
+var ofTheGroup = []fault{
+	{name: "group reset while a consumer is frozen (B16)", do: func(c *crew) {
+		c.child.freeze(func() {
+			client := tiertest.Dial(c.t, at(c.url))
+			c.book.again() // before it: what is handled at once counts
+			tiertest.Eventually(c.t, patience, func() (bool, string) {
+				_, err := group(c.t, client, c.addr).Reset(context.Background(), stream.Head())
+				return err == nil || errors.Is(err, tier.ErrNoGroup), errText(err)
+			})
+		})
+	}},
 }
 
 // ofOneServer are the faults of a server that keeps an append-only file.
@@ -40,6 +67,11 @@ func ofOneServer(s *tiertest.Server) []fault {
 	return []fault{
 		{name: "FLUSHALL", loses: true, do: func(c *crew) { c.tell(s, "FLUSHALL") }},
 		{name: "DEL of the stream", loses: true, do: func(c *crew) { c.tell(s, "DEL", c.addr.LogKey()) }},
+		{name: "ids ahead of the clock, then DEL (B90)", loses: true, do: func(c *crew) {
+			c.tell(s, "XSETID", c.addr.LogKey(), strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10)+"-0")
+			pause(500 * time.Millisecond)
+			c.tell(s, "DEL", c.addr.LogKey())
+		}},
 		{name: "XGROUP DESTROY", do: func(c *crew) { c.tell(s, "XGROUP", "DESTROY", c.addr.LogKey(), groupName) }},
 		{name: "kill -9, and its append-only file (B36)", loses: true, do: func(c *crew) {
 			s.Kill()

@@ -3,6 +3,7 @@ package soak_test
 import (
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -19,8 +20,9 @@ func TestEachFault(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			s := tiertest.Private(t, kind, "--appendonly", "yes")
-			c := startCrew(t, s.URL())
-			for _, f := range append(ofOneServer(s), ofProcesses...) {
+			proxy := tiertest.NewProxy(t, s)
+			c := startCrew(t, proxy.URL())
+			for _, f := range slices.Concat(ofOneServer(s), ofProcesses, throughAProxy(proxy), ofTheGroup) {
 				pause(time.Second)
 				t.Log(f.name)
 				c.suffer(f)
@@ -63,12 +65,13 @@ func TestSoak(t *testing.T) {
 	t.Run("one server", func(t *testing.T) {
 		t.Parallel()
 		s := tiertest.Private(t, tiertest.Valkey, "--appendonly", "yes")
-		soak(startCrew(t, s.URL()), append(ofOneServer(s), ofProcesses...), seed, long)
+		proxy := tiertest.NewProxy(t, s)
+		soak(startCrew(t, proxy.URL()), slices.Concat(ofOneServer(s), ofProcesses, throughAProxy(proxy), ofTheGroup), seed, long)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		cl := tiertest.NewCluster(t, tiertest.Valkey)
-		soak(startCrew(t, cl.URL()), append(ofACluster(cl), ofProcesses...), seed, long)
+		soak(startCrew(t, cl.URL()), slices.Concat(ofACluster(cl), ofProcesses, ofTheGroup), seed, long)
 	})
 }
 

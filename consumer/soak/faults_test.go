@@ -3,6 +3,7 @@ package soak_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,8 +42,13 @@ var ofProcesses = []fault{
 func throughAProxy(p *tiertest.Proxy) []fault {
 	return []fault{
 		{name: "replies lost after the work was done (B74)", do: func(c *crew) {
-			p.DropReplies(10, func(cmd []string) bool { return cmd[0] == "EVALSHA" || cmd[0] == "EVAL" })
-			pause(time.Second)
+			script := func(cmd []string) bool { return cmd[0] == "EVALSHA" || cmd[0] == "EVAL" }
+			appends := func(cmd []string) bool {
+				return script(cmd) && slices.ContainsFunc(cmd, func(word string) bool { return strings.Contains(word, ":pid:") })
+			}
+			p.DropReplies(5, appends)
+			p.DropReplies(5, func(cmd []string) bool { return script(cmd) && !appends(cmd) })
+			pause(2 * time.Second)
 		}},
 		{name: "connections cut", do: func(*crew) { p.Cut() }},
 	}

@@ -87,11 +87,17 @@ func alone(t testing.TB) *program {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pt-")
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return &program{t: t, dir: dir, env: []string{
+	p := &program{t: t, dir: dir, env: []string{
 		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + dir,
 		"PIPELINE_DIR=" + filepath.Join(dir, "data"), "GORACE=halt_on_error=1 exitcode=66 atexit_sleep_ms=0",
 	}}
+	t.Cleanup(func() {
+		if _, err := os.Stat(filepath.Join(dir, "data", "server.sock")); err == nil {
+			p.run("streams", "none") // a program that was killed left the server to the next one, which ends it when it leaves
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return p
 }
 
 // given returns the program with text on its standard input.

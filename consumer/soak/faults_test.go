@@ -74,9 +74,11 @@ func ofOneServer(s *tiertest.Server) []fault {
 		{name: "FLUSHALL", loses: true, do: func(c *crew) { c.tell(s, "FLUSHALL") }},
 		{name: "DEL of the stream", loses: true, do: func(c *crew) { c.tell(s, "DEL", c.addr.LogKey()) }},
 		{name: "ids ahead of the clock, then DEL (B90)", loses: true, do: func(c *crew) {
-			c.tell(s, "XSETID", c.addr.LogKey(), strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10)+"-0")
+			lead := 3 * time.Second
+			c.tell(s, "XSETID", c.addr.LogKey(), strconv.FormatInt(time.Now().Add(lead).UnixMilli(), 10)+"-0")
 			pause(500 * time.Millisecond)
 			c.tell(s, "DEL", c.addr.LogKey())
+			pause(lead) // a FLUSHALL while ids are ahead takes what keeps those of two writers apart: docs/architecture.md says so
 		}},
 		{name: "XGROUP DESTROY", do: func(c *crew) { c.tell(s, "XGROUP", "DESTROY", c.addr.LogKey(), groupName) }},
 		{name: "kill -9, and its append-only file (B36)", loses: true, do: func(c *crew) {

@@ -70,9 +70,7 @@ func (f *fetcher) takeOver(n int) bool {
 		f.desk.ask(func(t *tracker) { suspects = max(0, 1-t.suspects) })
 		taken, err := f.member.TakeOver(f.calls, n, suspects)
 		if err != nil {
-			f.suspect = f.suspect || reactionTo(err) != ask
-			f.shrink(err)
-			return err
+			return f.missed(err)
 		}
 		f.size.learn(taken.Leased)
 		f.closeIfStopping()
@@ -95,8 +93,7 @@ func (f *fetcher) takeDue(n int) bool {
 	return f.call(f.fetching, "due", func() error {
 		taken, err := f.member.Due(f.calls, n)
 		if err != nil {
-			f.suspect = f.suspect || reactionTo(err) != ask
-			return err
+			return f.missed(err)
 		}
 		f.size.learn(taken.Leased)
 		f.closeIfStopping()
@@ -104,6 +101,13 @@ func (f *fetcher) takeDue(n int) bool {
 		f.brought(taken, time.Now())
 		return nil
 	})
+}
+
+// missed notes that old entries did not come: they may have been given out all the same.
+func (f *fetcher) missed(err error) error {
+	f.suspect = f.suspect || reactionTo(err) != ask
+	f.shrink(err)
+	return err
 }
 
 // brought notes what came with entries: which are gone, and when the next parked one is due.

@@ -42,8 +42,7 @@ func (m *Member) PutAside(ctx context.Context, entries []tier.Aside) error {
 	if err := bounded(messages); err != nil {
 		return err
 	}
-	a := m.group.place.addr
-	keys := append(m.logAndOwners(), a.RetryKey(m.group.cfg.Name), a.OpenKey(m.group.cfg.Name), a.DeadKey(m.group.cfg.Name))
+	keys := append(m.logOwnersRetryOpen(), m.group.place.addr.DeadKey(m.group.cfg.Name))
 	_, err := m.fenced(ctx, putAsideScript, keys, args)
 	return err
 }

@@ -29,9 +29,16 @@ func (a Address) LogKey() string { return "emq:{" + a.Scope + "}:stream:" + a.St
 func (a Address) ProducerKey(producer string) string { return a.LogKey() + ":pid:" + producer }
 
 // SeenKey marks a key of AppendOnce, any text, for its window: the first 16 bytes of its SHA-256, in hexadecimal.
-func (a Address) SeenKey(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return a.LogKey() + ":seen:" + hex.EncodeToString(sum[:16])
+func (a Address) SeenKey(key string) string { return a.LogKey() + ":seen:" + hash(key) }
+
+// DoneKey is the record of an effect, by any text that is its message's own, hashed like that of SeenKey.
+func (a Address) DoneKey(records, id string) string {
+	return a.LogKey() + ":done:" + records + ":" + hash(id)
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
 }
 
 // GroupKey is a group's own hash.

@@ -28,6 +28,7 @@ func addressKeys(a tier.Address) map[string]string {
 		"RetryKey":    a.RetryKey("g"),
 		"OpenKey":     a.OpenKey("g"),
 		"DeadKey":     a.DeadKey("g"),
+		"DoneKey":     a.DoneKey("g", "k"),
 	}
 }
 
@@ -115,6 +116,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	}
 	want["ProducerKey"] = want["LogKey"] + ":pid:<producer>"
 	want["SeenKey"] = want["LogKey"] + ":seen:<hash>"
+	want["DoneKey"] = want["LogKey"] + ":done:<group>:<hash>"
 	want["GroupKey"] = want["LogKey"] + ":g:<group>"
 	want["OwnersKey"] = want["LogKey"] + ":g:<group>:owners"
 	want["RetryKey"] = want["LogKey"] + ":g:<group>:retry"

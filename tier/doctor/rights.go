@@ -87,7 +87,7 @@ var roles = map[string][]need{
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
 		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "DEL"), on("owners", "UNLINK"), on("retry", "ZCARD"), on("retry", "ZADD", "0", "m"), on("retry", "ZSCORE", "m"), on("dead", "XDEL", "0-1"), on("open", "HSET", "f", "v"),
 		on("retry", "ZRANGE", "0", "0"), on("retry", "DEL"), on("open", "HMGET", "f"), on("open", "DEL"), on("dead", "XLEN"), on("dead", "UNLINK"),
-		on("pid", "UNLINK"), on("seen", "UNLINK"), need{command: "SCAN", words: func(string) []string { return []string{"SCAN", "0"} }},
+		on("pid", "UNLINK"), on("seen", "UNLINK"), on("done", "UNLINK"), need{command: "SCAN", words: func(string) []string { return []string{"SCAN", "0"} }},
 	),
 }
 
@@ -141,7 +141,7 @@ func places(s *Scope, as As) (list []place) {
 func (p place) keys() map[string]string {
 	return map[string]string{
 		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(p.Scope), "log": p.LogKey(), "pid": p.ProducerKey(anyName),
-		"seen":  p.SeenKey(anyName),
+		"seen": p.SeenKey(anyName), "done": p.DoneKey(p.group, anyName),
 		"group": p.GroupKey(p.group), "owners": p.OwnersKey(p.group), "retry": p.RetryKey(p.group), "open": p.OpenKey(p.group), "dead": p.DeadKey(p.group),
 	}
 }

@@ -33,7 +33,7 @@ func TestRights(t *testing.T) {
 		{"no scope's hash", []string{"~{emq}:*", "~emq:{shop}:stream:*", "+@all"}, map[string]string{
 			"writer": "it lacks the key emq:{shop}:scope", "reader": "it lacks the key emq:{shop}:scope", "consumer": "it lacks the key emq:{shop}:scope", "operator": "it lacks the key emq:{shop}:scope",
 		}},
-		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:seen:*", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
+		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:seen:*", "~emq:{shop}:stream:*:done:*", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
 			"consumer": "it lacks the key emq:{shop}:stream:x:dead:x", "operator": "it lacks XDEL on emq:{shop}:stream:x:dead:x, UNLINK on emq:{shop}:stream:x:dead:x",
 		}},
 		{"no XGROUP", []string{"~*", "+@all", "-xgroup"}, map[string]string{

@@ -38,6 +38,7 @@ var roles = map[string]work{
 	"reader":    readerWork,
 	"consumer":  consumerWork,
 	"operator":  operatorWork,
+	"records":   recordsWork,
 }
 
 func writerWork(f *fixture, client *tier.Client) error {
@@ -190,6 +191,23 @@ func consumerWork(f *fixture, client *tier.Client) error {
 	}
 	for _, step := range steps {
 		if err := step(); err != nil && !errors.Is(err, tier.ErrFenced) {
+			return err
+		}
+	}
+	return nil
+}
+
+func recordsWork(f *fixture, client *tier.Client) error {
+	r, err := stream.NewRecords(client, stream.RecordsConfig{Address: f.address, Name: "mailer"})
+	if err != nil {
+		return err
+	}
+	for attempt, end := range []func(context.Context, stream.Effect) error{r.Withdraw, r.Leave, r.Done} {
+		e, err := r.Begin(f.ctx, "k", attempt)
+		if err != nil {
+			return err
+		}
+		if err := end(f.ctx, e); err != nil {
 			return err
 		}
 	}

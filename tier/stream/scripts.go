@@ -35,6 +35,8 @@ var (
 	leaveScript       = load("leave")
 	removeScript      = load("remove")
 	purgeScript       = load("purge")
+	beginEffectScript = load("begin_effect")
+	endEffectScript   = load("end_effect")
 )
 
 func load(name string) *tier.Script {

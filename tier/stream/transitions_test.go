@@ -261,6 +261,19 @@ var transitions = map[string]transition{
 		gone, err := stream.Purge(s.f.ctx, s.f.client, s.f.address)
 		return fmt.Sprint(gone.Entries), err
 	}, after: "lag 0 dead 0 members 0", answer: "3", again: "0"}.row(),
+	"begin_effect": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		r := f.records(stream.RecordsConfig{})
+		return func() (string, error) {
+			e, err := r.Begin(f.ctx, "k", 1)
+			return fmt.Sprint(e.State == stream.EffectBegun, e.Earlier), err
+		}, func() string { return f.record("k") }
+	}, before: "none", after: "begun 1", answer: "true 0"},
+	"end_effect": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		r := f.records(stream.RecordsConfig{})
+		e, err := r.Begin(f.ctx, "k", 1)
+		require.NoError(f.t, err)
+		return func() (string, error) { return "", r.Done(f.ctx, e) }, func() string { return f.record("k") }
+	}, before: "begun 1", after: "done 1"},
 	"delete_group": grouped{oom: true, call: func(s *scene) (string, error) { return "", s.g.Delete(s.f.ctx) }, after: "no group"}.row(),
 }
 

@@ -41,6 +41,13 @@ func hash(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// IndexKey is the index of a key of a keyed stream: the addresses of its messages by their versions. The key is that of a
+// message, any bytes, 1 to 1024 of them.
+func (a Address) IndexKey(key string) string { return a.LogKey() + ":key:" + key }
+
+// SnapshotKey is the state that was folded from a key of a keyed stream, which may be lost.
+func (a Address) SnapshotKey(key string) string { return a.LogKey() + ":snap:" + key }
+
 // GroupKey is a group's own hash.
 func (a Address) GroupKey(group string) string { return a.LogKey() + ":g:" + group }
 
@@ -90,9 +97,12 @@ const (
 	GoneMark = "-"
 	// ExclusiveMark stands behind the brand of a stream whose ids are minted by its one writer.
 	ExclusiveMark = " exclusive"
+	// KeyedMark stands behind the brand of a stream that has an index of each key's messages.
+	KeyedMark = " keyed"
 )
 
-// StreamField holds the brand of a stream, after GoneMark when it was removed, before ExclusiveMark when it has host order.
+// StreamField holds the brand of a stream, after GoneMark when it was removed, before ExclusiveMark or KeyedMark when it is of
+// that kind.
 func StreamField(stream string) string { return "stream:" + stream }
 
 // BrandField holds the name of the stream that a brand belongs to.

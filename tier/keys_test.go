@@ -23,6 +23,8 @@ func addressKeys(a tier.Address) map[string]string {
 		"LogKey":      a.LogKey(),
 		"ProducerKey": a.ProducerKey("p"),
 		"SeenKey":     a.SeenKey("k"),
+		"IndexKey":    a.IndexKey("k"),
+		"SnapshotKey": a.SnapshotKey("k"),
 		"GroupKey":    a.GroupKey("g"),
 		"OwnersKey":   a.OwnersKey("g"),
 		"RetryKey":    a.RetryKey("g"),
@@ -117,6 +119,8 @@ func TestKeysAreDocumented(t *testing.T) {
 	want["ProducerKey"] = want["LogKey"] + ":pid:<producer>"
 	want["SeenKey"] = want["LogKey"] + ":seen:<hash>"
 	want["DoneKey"] = want["LogKey"] + ":done:<group>:<hash>"
+	want["IndexKey"] = want["LogKey"] + ":key:<key>"
+	want["SnapshotKey"] = want["LogKey"] + ":snap:<key>"
 	want["GroupKey"] = want["LogKey"] + ":g:<group>"
 	want["OwnersKey"] = want["LogKey"] + ":g:<group>:owners"
 	want["RetryKey"] = want["LogKey"] + ":g:<group>:retry"
@@ -126,7 +130,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	require.ElementsMatch(t, builders(t), keysOf(documented))
 	built := addressKeys(tier.Address{Scope: "s", Stream: "<n>"})
 	for name, key := range built {
-		pattern := strings.NewReplacer("<producer>", "p", "<hash>", "8254c329a92850f6d539dd376f4816ee", "<group>", "g").Replace(documented[name])
+		pattern := strings.NewReplacer("<producer>", "p", "<key>", "k", "<hash>", "8254c329a92850f6d539dd376f4816ee", "<group>", "g").Replace(documented[name])
 		require.Equal(t, pattern, key)
 	}
 }

@@ -21,16 +21,15 @@ const (
 	producerTTL   = 10 * time.Minute
 )
 
-// batch is what one script call appends: the messages of one caller or of several.
+// batch is what one script call appends: the messages of one caller or of several. Its number is given by the sender, 0
+// before the first sending, unless it is a position.
 type batch struct {
-	messages []string // encoded
-	bytes    int
-	waiters  int                     // callers that still wait; those of Publish always do
-	notify   []func(codec.ID, error) // by message, for those of Publish
-	held     int64                   // bytes of room that Publish holds
-	room     *semaphore.Weighted
-	done     chan struct{}
-	number   uint64 // of a named producer, the position in its source; else given by the sender, 0 before the first sending
+	parcel
+	waiters int                     // callers that still wait; those of Publish always do
+	notify  []func(codec.ID, error) // by message, for those of Publish
+	held    int64                   // bytes of room that Publish holds
+	room    *semaphore.Weighted
+	done    chan struct{}
 
 	// Of the sender.
 	packed  []string  // lengths and packs, of a batch that is sent as packs
@@ -39,7 +38,7 @@ type batch struct {
 	last    error     // why it has to be sent again
 
 	size     int // messages an entry
-	identity codec.Identity
+	identity declared
 	minted   []codec.ID // of an exclusive writer, before the first sending; else the server's receipt gives the ids
 
 	// Set before done is closed.
@@ -53,9 +52,10 @@ func (b *batch) age() time.Duration {
 	return max(time.Since(b.since), time.Now().Round(0).Sub(b.since.Round(0)))
 }
 
-// fits reports whether more messages can share the call.
-func (b *batch) fits(messages, bytes int) bool {
-	return len(b.messages)+messages <= shareMessages && b.bytes+bytes <= shareBytes
+// fits reports whether more messages can share the call: neither theirs nor its own may fail for the other's sake.
+func (b *batch) fits(p parcel) bool {
+	return b.only == nil && p.only == nil && p.number == 0 &&
+		len(b.messages)+len(p.messages) <= shareMessages && b.bytes+p.bytes <= shareBytes
 }
 
 // ids returns those of the count messages from offset on.
@@ -124,11 +124,15 @@ func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 		strconv.FormatInt(ttl, 10),
 		strconv.Itoa(b.identity.Node),
 		tier.StreamField(addr.Stream),
-		string(b.identity.Brand),
+		b.identity.text(),
 		s.above.load().String(),
 	)
+	keys := []string{addr.LogKey(), addr.ProducerKey(s.producer), tier.ScopeKey(addr.Scope)}
 	script := appendScript
-	if b.size == 1 {
+	if b.only != nil || b.identity.kind == keyed {
+		script = appendIfScript
+		keys, args = b.expecting(addr, keys, args)
+	} else if b.size == 1 {
 		args = append(args, b.messages...)
 	} else {
 		script = packScript
@@ -137,6 +141,5 @@ func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 		}
 		args = append(args, b.packed...)
 	}
-	keys := []string{addr.LogKey(), addr.ProducerKey(s.producer), tier.ScopeKey(addr.Scope)}
 	return tier.Call{Script: script, Keys: keys, Args: args}, nil
 }

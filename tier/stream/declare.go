@@ -13,16 +13,16 @@ import (
 // declare makes the stream known in its scope, with the given brand or, when empty, with the one that it had when this
 // process last saw it, or one made of its name, or any that is free. An exclusive stream keeps its brand: what was minted
 // may be in the log.
-func (p *place) declare(ctx context.Context, brand codec.Brand, exclusive bool) (codec.Identity, error) {
-	known := p.identity.Load()
-	if exclusive && brand == "" && known != nil {
+func (p *place) declare(ctx context.Context, brand codec.Brand, kind string) (declared, error) {
+	known := p.declared.Load()
+	if kind == exclusive && brand == "" && known != nil {
 		brand = known.Brand
 	}
 	node, err := p.client.ScopeNode(ctx, p.addr.Scope)
 	if err != nil {
-		return codec.Identity{}, err
+		return declared{}, err
 	}
-	args := []string{strconv.Itoa(node), p.addr.Stream, orderOf(exclusive)}
+	args := []string{strconv.Itoa(node), p.addr.Stream, kind}
 	switch {
 	case brand != "":
 		args = append(args, "1", string(brand))
@@ -33,59 +33,77 @@ func (p *place) declare(ctx context.Context, brand codec.Brand, exclusive bool) 
 	}
 	m, err := p.client.Run(ctx, tier.Call{Script: declareScript, Keys: []string{tier.ScopeKey(p.addr.Scope)}, Args: args})
 	if err != nil {
-		return codec.Identity{}, err
+		return declared{}, err
 	}
 	reply, err := tier.Texts("declare", m, 2)
 	if err != nil {
-		return codec.Identity{}, err
+		return declared{}, err
 	}
 	switch reply[0] {
 	case "brand":
-		return codec.Identity{}, &BrandDiffersError{Stream: p.addr.String(), Have: codec.Brand(reply[1]), Ask: brand}
+		return declared{}, &BrandDiffersError{Stream: p.addr.String(), Have: codec.Brand(reply[1]), Ask: brand}
 	case "taken":
-		return codec.Identity{}, &BrandTakenError{Brand: brand, Stream: reply[1]}
-	case "order":
-		return codec.Identity{}, &OrderDiffersError{Stream: p.addr.String(), Have: reply[1], Ask: orderOf(exclusive)}
+		return declared{}, &BrandTakenError{Brand: brand, Stream: reply[1]}
+	case "kind":
+		return declared{}, &KindDiffersError{Stream: p.addr.String(), Have: reply[1], Ask: kind}
 	case "full":
-		return codec.Identity{}, fmt.Errorf("%w (scope %s)", ErrBrandsExhausted, p.addr.Scope)
+		return declared{}, fmt.Errorf("%w (scope %s)", ErrBrandsExhausted, p.addr.Scope)
 	case "node":
-		return codec.Identity{}, &tier.NodeConflictError{Scope: p.addr.Scope, Number: node, Registered: reply[1]}
+		return declared{}, &tier.NodeConflictError{Scope: p.addr.Scope, Number: node, Registered: reply[1]}
 	}
-	id := codec.Identity{Brand: codec.Brand(reply[1]), Node: node, Exclusive: exclusive}
-	p.identity.Store(&id)
-	return id, nil
+	return p.know(codec.Brand(reply[1]), node, kind), nil
 }
 
-// declaration is what the scope's hash says of a stream: "<brand>" or "<brand> exclusive", after "-" when it was removed.
+// Kinds of streams, as they stand behind the brand; a plain one has none.
+var (
+	exclusive = strings.TrimSpace(tier.ExclusiveMark)
+	keyed     = strings.TrimSpace(tier.KeyedMark)
+)
+
+// declared is a stream as its scope knows it: what its ids are derived from, and of which kind it is.
+type declared struct {
+	codec.Identity
+	kind string
+}
+
+// text is the declaration, which every append compares.
+func (d *declared) text() string {
+	if d.kind == "" {
+		return string(d.Brand)
+	}
+	return string(d.Brand) + " " + d.kind
+}
+
+// know keeps what the scope says of the stream.
+func (p *place) know(brand codec.Brand, node int, kind string) declared {
+	d := declared{codec.Identity{Brand: brand, Node: node, Exclusive: kind == exclusive}, kind}
+	p.declared.Store(&d)
+	return d
+}
+
+// declaration is what the scope's hash says of a stream: the brand, before a mark when it has a kind, after "-" when it was
+// removed.
 type declaration struct {
-	brand              codec.Brand
-	exclusive, removed bool
+	brand   codec.Brand
+	kind    string
+	removed bool
 }
 
 // parseDeclaration reads a declaration. What else it holds is of a newer version, or was written by hand: an error, with
-// the rest as far as it can be told.
+// all of it for the brand.
 func parseDeclaration(text string) (d declaration, err error) {
 	text, d.removed = strings.CutPrefix(text, tier.GoneMark)
-	text, d.exclusive = strings.CutSuffix(text, tier.ExclusiveMark)
-	if d.brand, err = codec.ParseBrand(text); err != nil {
-		d.brand = codec.Brand(text)
+	brand := text
+	for _, mark := range []string{tier.ExclusiveMark, tier.KeyedMark} {
+		if before, ok := strings.CutSuffix(text, mark); ok {
+			brand, d.kind = before, strings.TrimSpace(mark)
+		}
+	}
+	if d.brand, err = codec.ParseBrand(brand); err != nil {
+		d.brand, d.kind = codec.Brand(text), ""
 		err = fmt.Errorf("declared as %.32q, which this version cannot read: upgrade it, or run 'pipeline check': %w", text, err)
 	}
 	return d, err
-}
-
-func declarationOf(id codec.Identity) string {
-	if id.Exclusive {
-		return string(id.Brand) + tier.ExclusiveMark
-	}
-	return string(id.Brand)
-}
-
-func orderOf(exclusive bool) string {
-	if exclusive {
-		return strings.TrimSpace(tier.ExclusiveMark)
-	}
-	return ""
 }
 
 // brandsOf lists brands for a stream, best first: three letters of the name in their order, then its first letter with

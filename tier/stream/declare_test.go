@@ -178,7 +178,7 @@ func TestDeclareComparesTheNode(t *testing.T) {
 
 // FuzzDeclaration: what can be read of a stream in its scope's hash is what is written there again.
 func FuzzDeclaration(f *testing.F) {
-	for _, text := range []string{"ORD", "-ORD", "ORD exclusive", "-ORD exclusive", "", "-", " exclusive", "ORD  exclusive", "ORDER", "--ORD", "ord"} {
+	for _, text := range []string{"ORD", "-ORD", "ORD exclusive", "-ORD exclusive", "ORD keyed", "-ORD keyed", "ORD keyed exclusive", "ORD exclusive keyed", "", "-", " exclusive", "ORD  exclusive", "ORDER", "--ORD", "ord"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

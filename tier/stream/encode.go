@@ -1,22 +1,43 @@
 package stream
 
-import "github.com/echomq/pipeline/codec"
+import (
+	"fmt"
 
-func (w *Writer) encode(ms []codec.Message) (encoded []string, bytes int, err error) {
+	"github.com/echomq/pipeline/codec"
+)
+
+// parcel is what one caller appends, or several who share a call.
+type parcel struct {
+	messages []string // encoded
+	keys     []string // of the messages, of a keyed stream
+	bytes    int
+	number   uint64    // of a named producer, the position in its source
+	only     *expected // if that holds; nil: in any case
+}
+
+func (w *Writer) encode(ms []codec.Message) (p parcel, err error) {
 	if len(ms) > maxBatch {
-		return nil, 0, &TooLargeError{What: "batch, messages", Size: len(ms), Limit: maxBatch}
+		return p, &TooLargeError{What: "batch, messages", Size: len(ms), Limit: maxBatch}
 	}
-	encoded = make([]string, len(ms))
+	p.messages = make([]string, len(ms))
+	if w.cfg.Keyed {
+		p.keys = make([]string, len(ms))
+	}
 	for i := range ms {
-		if encoded[i], err = w.encodeOne(&ms[i]); err != nil {
-			return nil, 0, err
+		if p.messages[i], err = w.encodeOne(&ms[i]); err != nil {
+			return p, err
 		}
-		bytes += len(encoded[i])
+		if w.cfg.Keyed {
+			if p.keys[i] = ms[i].Key; ms[i].Key == "" {
+				return p, fmt.Errorf("%w: message %d has no key: each message of a keyed stream needs one", ErrBadCall, i)
+			}
+		}
+		p.bytes += len(p.messages[i])
 	}
-	if bytes > maxBatchBytes {
-		return nil, 0, &TooLargeError{What: "batch, bytes", Size: bytes, Limit: maxBatchBytes}
+	if p.bytes > maxBatchBytes {
+		return p, &TooLargeError{What: "batch, bytes", Size: p.bytes, Limit: maxBatchBytes}
 	}
-	return encoded, bytes, nil
+	return p, nil
 }
 
 // What the encoding adds at most, to a message and to each header.

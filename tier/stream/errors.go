@@ -55,20 +55,22 @@ func (e *BrandDiffersError) Error() string {
 	return fmt.Sprintf("stream: %s has brand %s, not %s: leave the brand out, or write to another stream", e.Stream, e.Have, e.Ask)
 }
 
-// OrderDiffersError says that a stream is exclusive and the writer is not, or the other way round.
-type OrderDiffersError struct {
+// KindDiffersError says that a stream was declared as another kind than the writer counts on.
+type KindDiffersError struct {
 	Stream    string
-	Have, Ask string // "exclusive", or empty: the server mints
+	Have, Ask string // "exclusive", "keyed", or empty: plain
 }
 
-func (e *OrderDiffersError) Error() string {
+func (e *KindDiffersError) Error() string {
 	switch e.Have {
 	case "":
-		return fmt.Sprintf("stream: %s has its ids from the server, for any number of writers: write without Exclusive, or write to another stream", e.Stream)
-	case "exclusive":
+		return fmt.Sprintf("stream: %s is a plain one, with ids from the server and no versions: write without Exclusive and Keyed, or write to another stream", e.Stream)
+	case keyed:
+		return fmt.Sprintf("stream: %s is keyed, each append notes the versions of its keys: write with Keyed (of pipeline produce: --keyed), or write to another stream", e.Stream)
+	case exclusive:
 		return fmt.Sprintf("stream: %s is exclusive, its one writer mints its ids: write with Exclusive, or write to another stream", e.Stream)
 	}
-	return fmt.Sprintf("stream: %s has an order %.32q, which this version does not know: upgrade it, or write to another stream", e.Stream, e.Have)
+	return fmt.Sprintf("stream: %s is of a kind %.32q, which this version does not know: upgrade it, or write to another stream", e.Stream, e.Have)
 }
 
 // TooLargeError says that a message or a batch is over its limit. Nothing was sent.

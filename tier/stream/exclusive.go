@@ -37,7 +37,7 @@ func (s *sender) mintFor(b *batch) error {
 // exclusiveCall makes the script call of an exclusive writer.
 func (b *batch) exclusiveCall(addr tier.Address) tier.Call {
 	args := make([]string, 0, 2+3*len(b.messages))
-	args = append(args, tier.StreamField(addr.Stream), declarationOf(b.identity))
+	args = append(args, tier.StreamField(addr.Stream), b.identity.text())
 	for i, m := range b.messages {
 		args = append(args, b.minted[i].HostEntry().String(), b.minted[i].String(), m)
 	}

@@ -200,17 +200,17 @@ func TestExclusiveTrimmedInPart(t *testing.T) {
 
 func appendsExclusive(cmd []string) bool { return cmd[0] == "EVALSHA" && cmd[2] == "2" && len(cmd) > 6 }
 
-// TestOrderDiffers: the two orders do not share a stream, whoever was first, and whether or not the other writer has begun.
-func TestOrderDiffers(t *testing.T) {
+// TestKindDiffers: the two orders do not share a stream, whoever was first, and whether or not the other writer has begun.
+func TestKindDiffers(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)
 		mint := f.mint()
 		server, host := f.writer(stream.WriterConfig{}), f.exclusive(mint, "")
 		f.append(server, 1)
-		var differs *stream.OrderDiffersError
+		var differs *stream.KindDiffersError
 		_, err := host.Append(f.ctx, codec.Message{})
 		require.ErrorAs(t, err, &differs)
-		require.Equal(t, stream.OrderDiffersError{Stream: f.address, Ask: "exclusive"}, *differs)
+		require.Equal(t, stream.KindDiffersError{Stream: f.address, Ask: "exclusive"}, *differs)
 		require.False(t, tier.OutcomeUnknown(err))
 
 		e := f.at("events")

@@ -29,8 +29,8 @@ func (w *Writer) Busy() bool { return len(w.line) > 0 }
 // Redeclared reads what the scope's hash says of a stream, and says it again.
 func Redeclared(text string) (identity codec.Identity, removed bool, again string, err error) {
 	d, err := parseDeclaration(text)
-	identity = codec.Identity{Brand: d.brand, Exclusive: d.exclusive}
-	return identity, d.removed, declarationOf(identity), err
+	known := declared{codec.Identity{Brand: d.brand, Exclusive: d.kind == exclusive}, d.kind}
+	return known.Identity, d.removed, known.text(), err
 }
 
 // Sender is a sender without a server, for a model test: what it does depends on answers in an order that no server
@@ -48,7 +48,7 @@ func NewSender() *Sender {
 
 // Add gives the sender a batch to send. It takes at most 8 at a time.
 func (x *Sender) Add(messages ...string) *Batch {
-	b := &batch{messages: messages, size: 1, done: make(chan struct{})}
+	b := &batch{parcel: parcel{messages: messages}, size: 1, done: make(chan struct{})}
 	x.s.sent = append(x.s.sent, b)
 	return &Batch{b}
 }
@@ -63,7 +63,7 @@ func (x *Sender) Round(retryFor time.Duration, serve func([]tier.Call) []Answer,
 		return nil
 	}
 	x.s.declare = false
-	calls, err := x.s.calls(tier.Address{Scope: "s", Stream: "orders"}, codec.Identity{Brand: "ORD"})
+	calls, err := x.s.calls(tier.Address{Scope: "s", Stream: "orders"}, declared{Identity: codec.Identity{Brand: "ORD"}})
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func ReadReplies(m rueidis.RedisMessage) (entries []codec.Entry, held []tier.Hel
 	_, _ = readReply(m)
 	held, _ = heldOf(m)
 	if code, r, err := parseReceipt(m); err == nil && (code == "ok" || code == "dup") {
-		b := &batch{messages: make([]string, 3)}
+		b := &batch{parcel: parcel{messages: make([]string, 3)}}
 		if b.accept(r) == nil {
 			b.ids(0, 3)
 		}

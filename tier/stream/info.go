@@ -18,12 +18,14 @@ type Info struct {
 	Brand   codec.Brand
 	// Exclusive: its one writer mints the ids.
 	Exclusive bool
-	Removed   bool          // by its verb
-	Length    int64         // entries; a pack is one
-	Added     int64         // entries ever added
-	First     codec.EntryID // zero: empty
-	Last      codec.EntryID // the newest id given
-	Groups    int64
+	// Keyed: it has an index of each key's messages.
+	Keyed   bool
+	Removed bool          // by its verb
+	Length  int64         // entries; a pack is one
+	Added   int64         // entries ever added
+	First   codec.EntryID // zero: empty
+	Last    codec.EntryID // the newest id given
+	Groups  int64
 }
 
 // askChunk is how many streams or groups are asked for in one write.
@@ -64,7 +66,7 @@ func (r streamRow) info(scope string) Info {
 	d, _ := parseDeclaration(r.declaration) // Check tells of what cannot be read
 	return Info{
 		Address: tier.Address{Scope: scope, Stream: r.stream},
-		Brand:   d.brand, Exclusive: d.exclusive, Removed: d.removed,
+		Brand:   d.brand, Exclusive: d.kind == exclusive, Keyed: d.kind == keyed, Removed: d.removed,
 	}
 }
 

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -192,5 +193,32 @@ func TestScriptKeysAreDeclared(t *testing.T) {
 				require.True(t, keys[args[at]] || tables[args[at]] || args[at] == "KEYS[i]", "%s: %s is no declared key", m[0], args[at])
 			}
 		})
+	}
+}
+
+var marked = regexp.MustCompile(`(?s)\n-- (\w+) begin.*?\n-- (\w+) end\n`)
+
+// TestScriptsShareBlocks: scripts have no includes, so lines that several need stand in each, between "-- name begin" and
+// "-- name end": the same bytes.
+func TestScriptsShareBlocks(t *testing.T) {
+	blocks := map[string]source{} // by name: where it was seen first
+	text := map[string]string{}
+	users := map[string]int{}
+	all := sources(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		s := all[name]
+		found := marked.FindAllStringSubmatch(s.text, -1)
+		require.Len(t, found, strings.Count(s.text, " begin:"), "%s: a block that does not end", name)
+		for _, m := range found {
+			require.Equal(t, m[1], m[2], name)
+			if users[m[1]]++; users[m[1]] == 1 {
+				blocks[m[1]], text[m[1]] = s, m[0]
+			}
+			require.Equal(t, text[m[1]], m[0], "%s in %s and in %s", m[1], blocks[m[1]].name, name)
+		}
+	}
+	require.GreaterOrEqual(t, users["mint"], 3)
+	for name, n := range users {
+		require.Greater(t, n, 1, "%s stands in one script only", name)
 	}
 }

@@ -164,7 +164,7 @@ func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
 	}
 	held, err := heldOf(parts[2])
 	if err == nil {
-		m.group.place.identity.Store(nil) // the stream may be declared in another way by now
+		m.group.place.declared.Store(nil) // the stream may be declared in another way by now
 		m.number, m.start = number, entryID(parts[1])
 	}
 	return held, err

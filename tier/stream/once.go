@@ -25,13 +25,13 @@ const (
 //
 // The call goes out alone, by itself on the caller's goroutine: what others are appending does not wait for it, and what
 // this goroutine has published may stand after it. When its reply is lost it is repeated, up to RetryFor, and still fresh.
-// Not for named producers and exclusive writers.
+// Not for named producers, and not for exclusive and keyed streams.
 //
 // Errors: those of Append.
 func (w *Writer) AppendOnce(ctx context.Context, key string, window time.Duration, m codec.Message) (id codec.ID, fresh bool, err error) {
 	switch {
-	case w.cfg.Producer != "" || w.cfg.Exclusive:
-		return id, false, fmt.Errorf("%w: AppendOnce is for writers without Producer and Exclusive", ErrBadCall)
+	case w.cfg.Producer != "" || w.cfg.Exclusive || w.cfg.Keyed:
+		return id, false, fmt.Errorf("%w: AppendOnce is for writers without Producer, Exclusive and Keyed (there, AppendIf tells what was appended before)", ErrBadCall)
 	case key == "" || window < MinWindow || window > MaxWindow:
 		return id, false, fmt.Errorf("%w: AppendOnce needs a key and a window of %s to %s", ErrBadCall, MinWindow, MaxWindow)
 	}
@@ -42,7 +42,7 @@ func (w *Writer) AppendOnce(ctx context.Context, key string, window time.Duratio
 	if err := ctx.Err(); err != nil {
 		return id, false, w.notSent(err)
 	}
-	b := &batch{messages: []string{encoded}, bytes: len(encoded), size: 1, since: time.Now()}
+	b := &batch{parcel: parcel{messages: []string{encoded}, bytes: len(encoded)}, size: 1, since: time.Now()}
 	code, err := w.once(ctx, b, onceKey{w.place.addr.SeenKey(key), rand.Text(), window})
 	w.metrics.once(b, code, err)
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *batch) onceCall(addr tier.Address, k onceKey, above codec.EntryID) tier
 		Keys:   []string{addr.LogKey(), k.seen, tier.ScopeKey(addr.Scope)},
 		Args: []string{
 			k.token, strconv.FormatInt(k.window.Milliseconds(), 10), strconv.FormatInt(producerTTL.Milliseconds(), 10),
-			strconv.Itoa(b.identity.Node), tier.StreamField(addr.Stream), string(b.identity.Brand), above.String(), b.messages[0],
+			strconv.Itoa(b.identity.Node), tier.StreamField(addr.Stream), b.identity.text(), above.String(), b.messages[0],
 		},
 	}
 }

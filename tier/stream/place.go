@@ -19,7 +19,7 @@ import (
 type place struct {
 	client   *tier.Client
 	addr     tier.Address
-	identity atomic.Pointer[codec.Identity]
+	declared atomic.Pointer[declared]
 }
 
 func newPlace(client *tier.Client, address string) (*place, error) {
@@ -30,37 +30,36 @@ func newPlace(client *tier.Client, address string) (*place, error) {
 	return &place{client: client, addr: addr}, nil
 }
 
-// known returns the identity, asking the server for it when it is not known yet. ErrNoStream, ErrStreamRemoved.
-func (p *place) known(ctx context.Context) (codec.Identity, error) {
-	if id := p.identity.Load(); id != nil {
-		return *id, nil
+// known returns what the stream is declared as, asking the server for it when it is not known yet. ErrNoStream,
+// ErrStreamRemoved.
+func (p *place) known(ctx context.Context) (declared, error) {
+	if d := p.declared.Load(); d != nil {
+		return *d, nil
 	}
 	key := tier.ScopeKey(p.addr.Scope)
 	m, err := p.client.Do(ctx, key, p.client.B().Hmget().Key(key).Field(tier.NodeField, tier.StreamField(p.addr.Stream)).Build())
 	if err != nil {
-		return codec.Identity{}, err
+		return declared{}, err
 	}
 	row, err := tier.Texts("HMGET "+key, m, 2)
 	if err != nil {
-		return codec.Identity{}, err
+		return declared{}, err
 	}
 	if row[1] == "" {
-		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
+		return declared{}, fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
 	}
-	declared, err := parseDeclaration(row[1])
+	said, err := parseDeclaration(row[1])
 	switch {
-	case declared.removed:
-		return codec.Identity{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
+	case said.removed:
+		return declared{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
 	case err != nil:
-		return codec.Identity{}, fmt.Errorf("stream: %s: %s: %w", key, p.addr.Stream, err)
+		return declared{}, fmt.Errorf("stream: %s: %s: %w", key, p.addr.Stream, err)
 	}
 	node, err := strconv.Atoi(row[0])
 	if err != nil {
-		return codec.Identity{}, fmt.Errorf("stream: %s: node number %.32q: run 'pipeline check %s'", key, row[0], p.addr.Scope)
+		return declared{}, fmt.Errorf("stream: %s: node number %.32q: run 'pipeline check %s'", key, row[0], p.addr.Scope)
 	}
-	id := codec.Identity{Brand: declared.brand, Node: node, Exclusive: declared.exclusive}
-	p.identity.Store(&id)
-	return id, nil
+	return p.know(said.brand, node, said.kind), nil
 }
 
 // field is what the scope's hash says of the stream; empty: nothing.
@@ -123,7 +122,7 @@ func (p *place) identify(ctx context.Context) error {
 // waits is the error of entries that are ours by their bytes though nobody has declared the stream: its scope lost the
 // declaration. Given to a handler as foreign, they would be settled as messages of nothing.
 func (p *place) waits(entries []codec.Entry) error {
-	if p.identity.Load() != nil {
+	if p.declared.Load() != nil {
 		return nil
 	}
 	anyBrand := codec.Identity{Brand: "ANY"}
@@ -140,8 +139,8 @@ func (p *place) waits(entries []codec.Entry) error {
 // records decodes an entry, after identify. Of a stream that nobody declared, every entry is foreign.
 func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
 	var id codec.Identity
-	if known := p.identity.Load(); known != nil {
-		id = *known
+	if known := p.declared.Load(); known != nil {
+		id = known.Identity
 	}
 	return id.Records(dst, e)
 }

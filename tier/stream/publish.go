@@ -23,11 +23,11 @@ func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.I
 	if w.cfg.Producer != "" {
 		return fmt.Errorf("%w: a named producer appends with AppendAt", ErrBadCall)
 	}
-	encoded, err := w.encodeOne(&m)
+	p, err := w.encode([]codec.Message{m})
 	if err != nil {
 		return err
 	}
-	size := min(int64(len(encoded)+perMessage), int64(w.cfg.MaxQueued))
+	size := min(int64(p.bytes+perMessage), int64(w.cfg.MaxQueued))
 	if err := w.room.Acquire(ctx, size); err != nil {
 		return w.notSent(err)
 	}
@@ -37,7 +37,7 @@ func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.I
 		w.room.Release(size)
 		return ErrNotRunning
 	}
-	b, offset := w.join([]string{encoded}, len(encoded), 0)
+	b, offset := w.join(p)
 	b.room, b.held = w.room, b.held+size
 	for len(b.notify) < offset {
 		b.notify = append(b.notify, nil)

@@ -37,7 +37,10 @@ func NewReader(client *tier.Client, cfg ReaderConfig) (*Reader, error) {
 }
 
 // Identity is what the ids of the stream are derived from. ErrNoStream, ErrStreamRemoved.
-func (r *Reader) Identity(ctx context.Context) (codec.Identity, error) { return r.place.known(ctx) }
+func (r *Reader) Identity(ctx context.Context) (codec.Identity, error) {
+	d, err := r.place.known(ctx)
+	return d.Identity, err
+}
 
 // Range yields the messages from one address to another, both included, ascending. The zero EntryID is the beginning,
 // codec.MaxEntryID the end; any <ms>-<seq> in between will do, whether or not it exists, inside a pack too. Foreign and

@@ -47,7 +47,7 @@ func Remove(ctx context.Context, client *tier.Client, address string) (Removed, 
 			return Removed{}, err
 		}
 		if field == "" { // another program's: only a declared stream can be marked as removed
-			if _, err := p.declare(ctx, "", false); err != nil {
+			if _, err := p.declare(ctx, "", ""); err != nil {
 				return Removed{}, err
 			}
 			continue
@@ -170,7 +170,7 @@ func (p *place) contents(ctx context.Context) (going Removed, err error) {
 		return going, err
 	}
 	going.Entries = info.Length
-	if id := p.identity.Load(); id != nil {
+	if id := p.declared.Load(); id != nil {
 		going.Brand = id.Brand
 	}
 	if going.Groups, err = Groups(ctx, p.client, p.addr.String()); err != nil {

@@ -35,6 +35,7 @@ type work func(f *fixture, client *tier.Client) error
 var roles = map[string]work{
 	"writer":    writerWork,
 	"exclusive": exclusiveWork,
+	"keyed":     keyedWork,
 	"reader":    readerWork,
 	"consumer":  consumerWork,
 	"operator":  operatorWork,
@@ -69,6 +70,19 @@ func writerWork(f *fixture, client *tier.Client) error {
 		}
 	}
 	return nil
+}
+
+func keyedWork(f *fixture, client *tier.Client) error {
+	w, err := stream.NewWriter(client, stream.WriterConfig{Address: f.address, Keyed: true})
+	if err != nil {
+		return err
+	}
+	first := keyedMessages(slices.Repeat([]string{"a"}, 4096)...) // to the last sequence of a millisecond
+	if _, err = w.AppendIf(f.ctx, first, stream.ExpectVersion("a", 0), stream.Expect(codec.EntryID{})); err != nil {
+		return err
+	}
+	_, err = w.Append(f.ctx, codec.Message{Key: "b"})
+	return err
 }
 
 func exclusiveWork(f *fixture, client *tier.Client) error {

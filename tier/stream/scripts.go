@@ -16,6 +16,7 @@ var (
 	packScript        = load("pack")
 	exclusiveScript   = load("append_exclusive")
 	onceScript        = load("append_once")
+	appendIfScript    = load("append_if")
 	pageScript        = load("page")
 	describeScript    = load("describe")
 	unreadScript      = load("unread")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -62,7 +61,7 @@ func unknownOutcome(err error) error {
 }
 
 // calls numbers the batches and makes their script calls.
-func (s *sender) calls(addr tier.Address, identity codec.Identity) ([]tier.Call, error) {
+func (s *sender) calls(addr tier.Address, identity declared) ([]tier.Call, error) {
 	calls := make([]tier.Call, len(s.sent))
 	for i, b := range s.sent {
 		if b.since.IsZero() {
@@ -113,6 +112,7 @@ func (s *sender) begin(retryFor time.Duration) {
 type answer struct {
 	code    string
 	receipt receipt
+	found   found // of a conflict
 	err     error
 }
 
@@ -121,6 +121,9 @@ func answersOf(results []tier.Result) []answer {
 	for i, r := range results {
 		if answers[i].err = r.Err; r.Err == nil {
 			answers[i].code, answers[i].receipt, answers[i].err = parseReceipt(r.Message)
+			if answers[i].code == "conflict" {
+				answers[i].found, answers[i].err = parseFound(r.Message)
+			}
 		}
 	}
 	return answers
@@ -147,6 +150,9 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 			wait = wait || tier.Classify(err) != tier.ErrCancelled
 		case code == "ok", code == "dup":
 			s.end(b, b.accept(answers[i].receipt))
+			continue
+		case code == "conflict": // which is noted under the number, so what follows goes on
+			s.end(b, b.conflict(answers[i].found))
 			continue
 		case code == "undeclared":
 			s.declare = true

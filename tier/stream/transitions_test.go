@@ -102,6 +102,23 @@ var transitions = map[string]transition{
 	}, before: "", after: "ORDorders", answer: "[ok ORD]"},
 	"append": appending(1),
 	"pack":   appending(2),
+	"append_if": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		w := f.keyedWriter()
+		_, err := w.Declare(f.ctx)
+		require.NoError(f.t, err)
+		return func() (string, error) {
+				ids, err := w.AppendIf(f.ctx, keyedMessages("a", "b", "a"), stream.ExpectVersion("a", 0), stream.ExpectVersion("b", 0))
+				if err != nil {
+					return "", err
+				}
+				return fmt.Sprint(slices.Equal(ids, idsOf(f.all()))), nil
+			}, func() string {
+				all := f.all()
+				require.Equal(f.t, indexOf(all, "a"), f.index("a"))
+				require.Equal(f.t, indexOf(all, "b"), f.index("b"))
+				return strconv.Itoa(len(all))
+			}
+	}, before: "0", after: "3", answer: "true"},
 	"append_once": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		w := f.writer(stream.WriterConfig{Brand: "ORD"})
 		_, err := w.Declare(f.ctx)

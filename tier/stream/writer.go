@@ -60,10 +60,11 @@ func NewWriter(client *tier.Client, cfg WriterConfig) (*Writer, error) {
 
 // Declare makes the stream known, as the first append does, and returns what its ids are derived from.
 //
-// Errors: *BrandTakenError, *BrandDiffersError, ErrBrandsExhausted, *OrderDiffersError, tier.ErrScopesExhausted,
+// Errors: *BrandTakenError, *BrandDiffersError, ErrBrandsExhausted, *KindDiffersError, tier.ErrScopesExhausted,
 // *tier.NodeConflictError.
 func (w *Writer) Declare(ctx context.Context) (codec.Identity, error) {
-	return w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
+	d, err := w.place.declare(ctx, w.cfg.Brand, w.cfg.kind())
+	return d.Identity, err
 }
 
 // Append appends one message and waits for its receipt.
@@ -84,7 +85,7 @@ func (w *Writer) AppendBatch(ctx context.Context, ms []codec.Message) ([]codec.I
 	if w.cfg.Producer != "" {
 		return nil, fmt.Errorf("%w: a named producer appends with AppendAt", ErrBadCall)
 	}
-	return w.append(ctx, ms, 0)
+	return w.append(ctx, ms, 0, nil)
 }
 
 // AppendAt appends as a named producer: position is that of ms in its source, above 0 and below 2^53, and grows from
@@ -95,19 +96,20 @@ func (w *Writer) AppendAt(ctx context.Context, position uint64, ms []codec.Messa
 	if w.cfg.Producer == "" || position == 0 || position >= 1<<53 {
 		return nil, fmt.Errorf("%w: AppendAt needs a named producer and a position above 0 and below 2^53", ErrBadCall)
 	}
-	return w.append(ctx, ms, position)
+	return w.append(ctx, ms, position, nil)
 }
 
-func (w *Writer) append(ctx context.Context, ms []codec.Message, number uint64) ([]codec.ID, error) {
+func (w *Writer) append(ctx context.Context, ms []codec.Message, number uint64, only *expected) ([]codec.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, w.notSent(err)
 	}
-	encoded, bytes, err := w.encode(ms)
+	p, err := w.encode(ms)
 	if err != nil || len(ms) == 0 {
 		return nil, err
 	}
+	p.number, p.only = number, only
 	w.mu.Lock()
-	b, offset := w.join(encoded, bytes, number)
+	b, offset := w.join(p)
 	w.mu.Unlock()
 	if err := w.wait(ctx, b); err != nil {
 		return nil, err
@@ -115,18 +117,19 @@ func (w *Writer) append(ctx context.Context, ms []codec.Message, number uint64) 
 	return b.ids(offset, len(ms)), nil
 }
 
-// join puts messages into the batch that is sent next, or after it, and counts the caller among those who wait. The
-// number is that of a named producer, else 0. The caller holds mu.
-func (w *Writer) join(encoded []string, bytes int, number uint64) (b *batch, offset int) {
-	if n := len(w.queue); n > 0 && number == 0 && w.queue[n-1].fits(len(encoded), bytes) {
+// join puts messages into the batch that is sent next, or after it, and counts the caller among those who wait. The caller
+// holds mu.
+func (w *Writer) join(p parcel) (b *batch, offset int) {
+	if n := len(w.queue); n > 0 && w.queue[n-1].fits(p) {
 		b = w.queue[n-1]
 	} else {
-		b = &batch{number: number, size: w.cfg.Pack, done: make(chan struct{})}
+		b = &batch{parcel: parcel{number: p.number, only: p.only}, size: w.cfg.Pack, done: make(chan struct{})}
 		w.queue = append(w.queue, b)
 	}
 	offset = len(b.messages)
-	b.messages = append(b.messages, encoded...)
-	b.bytes += bytes
+	b.messages = append(b.messages, p.messages...)
+	b.keys = append(b.keys, p.keys...)
+	b.bytes += p.bytes
 	b.waiters++
 	return b, offset
 }
@@ -246,12 +249,12 @@ func (w *Writer) dropBehind(position uint64) {
 }
 
 // identity declares the stream when that is needed: at first, and again to a server that has forgotten it.
-func (w *Writer) identity(ctx context.Context, again bool) (codec.Identity, error) {
-	known := w.place.identity.Load()
+func (w *Writer) identity(ctx context.Context, again bool) (declared, error) {
+	known := w.place.declared.Load()
 	if known != nil && !again {
 		return *known, nil
 	}
-	id, err := w.place.declare(ctx, w.cfg.Brand, w.cfg.Exclusive)
+	id, err := w.place.declare(ctx, w.cfg.Brand, w.cfg.kind())
 	if err == nil && again && known != nil {
 		w.metrics.redeclared.Inc()
 		w.place.client.Logger().Warn("the server had lost the stream, or knew it otherwise: it was declared again; what stood in it may be gone",

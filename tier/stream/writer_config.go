@@ -29,6 +29,11 @@ type WriterConfig struct {
 	// late gets ErrNonMonotonic. Neither Pack nor Producer go with it: that wire has no packs, and its ids are the record of
 	// what was appended.
 	Exclusive bool
+	// Keyed makes this a writer of a keyed stream, in which each message has a key and each key's messages have versions from
+	// 1 on: Reader.ReadKey reads them, ExpectVersion counts on them. A stream is declared as keyed or not, for good. Each
+	// message costs the server an entry of an index beside that of the log. Neither Pack nor Exclusive go with it: a version
+	// is one entry, and the index is written where the ids are made.
+	Keyed bool
 	// Mint gives the ids of an exclusive stream, normally NodeLease.Mint. The lease is the caller's, who runs it, so that
 	// it is extended, and releases it when the writer has ended. Past it appends fail with codec.ErrNodeLease.
 	Mint Minter
@@ -66,6 +71,17 @@ func (c *WriterConfig) setDefaults() {
 	}
 }
 
+// kind is what the stream is declared as.
+func (c *WriterConfig) kind() string {
+	switch {
+	case c.Exclusive:
+		return exclusive
+	case c.Keyed:
+		return keyed
+	}
+	return ""
+}
+
 func (c *WriterConfig) validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -84,6 +100,8 @@ func (c *WriterConfig) validate() error {
 	check(c.Exclusive == (c.Mint != nil), "Exclusive and Mint go together: give it the mint of a node lease (Client.LeaseNode)")
 	check(!c.Exclusive || c.Pack == 1, "Pack %d: the wire of an exclusive stream has no packs", c.Pack)
 	check(!c.Exclusive || c.Producer == "", "Producer %s: on an exclusive stream the ids are the record of what was appended", c.Producer)
+	check(!c.Keyed || c.Pack == 1, "Pack %d: a keyed stream has no packs, each version is an entry", c.Pack)
+	check(!c.Keyed || !c.Exclusive, "Keyed and Exclusive: an exclusive stream has no index of its keys; use one of the two")
 	check(c.Replicas >= 0, "Replicas %d: 0 or more", c.Replicas)
 	check(c.MaxMessage > 0 && c.MaxMessage <= maxBatchBytes, "MaxMessage %d: 1 to %d", c.MaxMessage, maxBatchBytes)
 	check(c.MaxQueued >= c.MaxMessage, "MaxQueued %d: at least MaxMessage, %d", c.MaxQueued, c.MaxMessage)

@@ -50,55 +50,67 @@ if not last then -- asked once a producer: a right that is lacking must not show
   end
 end
 
+-- mint begin: an entry of one message with an id that the server mints. Each script that appends has the same lines.
 local function parse(id)
   local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
   return tonumber(ms), tonumber(seq)
 end
-local last_ms = 3903090455551
-local first = redis.pcall('XADD', log, '*', 'm', ARGV[first_message])
-if first.err then -- because no id is above the top?
-  local info = redis.pcall('XINFO', 'STREAM', log)
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' and parse(info[i + 1]) >= last_ms then return {'range', '', 0, 0} end
-  end
-  return first
-end
-local ms, seq = parse(first)
-local function counters()
-  local info, added, deleted = call('XINFO', 'STREAM', log), 0, '0-0'
+local function counters(log)
+  local info, added, deleted = redis.call('XINFO', 'STREAM', log), 0, '0-0'
   for i = 1, #info, 2 do
     if info[i] == 'entries-added' then added = info[i + 1] end
     if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
   end
   return added, deleted
 end
-local function undo() -- as if it had not been added: readers count what was
-  local added, deleted = counters()
-  call('XDEL', log, first)
-  call('XSETID', log, first, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
+-- log: key; top: the scope's mark for it, or false; above: an id that the new one must pass; t: of TIME; message: encoded.
+-- Returns id, ms, seq; or false and 'range' or the server's refusal, with nothing written. The caller seals the last one.
+local function mint(log, top, above, t, message)
+  local last_ms = 3903090455551
+  local id = redis.pcall('XADD', log, '*', 'm', message)
+  if id.err then -- because no id is above the top?
+    local info = redis.pcall('XINFO', 'STREAM', log)
+    for i = 1, #info, 2 do
+      if info[i] == 'last-generated-id' and parse(info[i + 1]) >= last_ms then return false, 'range' end
+    end
+    return false, id
+  end
+  local ms, seq = parse(id)
+  local now = t[1] * 1000 + math.floor(t[2] / 1000)
+  local begin, begin_seq = ms, 0 -- of the id, if it is another one
+  local given_ms, given_seq = parse(above)
+  if ms < given_ms or (ms == given_ms and seq <= given_seq) then
+    begin = given_ms + 1 -- the log lost what it gave this writer
+  elseif seq > 4095 then
+    begin = ms + 1 -- a foreign writer ran on in this millisecond
+  end
+  if redis.call('XLEN', log) == 1 and counters(log) == 1 then -- a new log: above the clock, and above all that was ahead of it
+    local past = parse(top or '0-0') + 1
+    if math.max(begin, past) < now + 2 then begin, begin_seq = now + 2, t[2] % 1000 * 4 end
+    begin = math.max(begin, past)
+  end
+  local legal = ms >= 1704067200000 and begin + 2 <= last_ms
+  if begin > ms or not legal then -- as if it had not been added: readers count what was
+    local added, deleted = counters(log)
+    redis.call('XDEL', log, id)
+    redis.call('XSETID', log, id, 'ENTRIESADDED', added - 1, 'MAXDELETEDID', deleted)
+    if not legal then return false, 'range' end
+    ms, seq = begin, begin_seq
+    id = redis.call('XADD', log, string.format('%.0f-%d', ms, seq), 'm', message)
+  end
+  return id, ms, seq
 end
+-- After the last id of a call: one ahead of the clock is marked in the scope; after sequence 4095 the next millisecond begins.
+local function seal(log, scope, mark, t, ms, seq)
+  if ms > t[1] * 1000 + math.floor(t[2] / 1000) then redis.call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
+  if seq == 4095 then redis.call('XSETID', log, string.format('%.0f-0', ms + 1)) end
+end
+-- mint end
 local t = call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local begin, begin_seq = ms, 0 -- of the first id, if it is another one
-local given_ms, given_seq = parse(above)
-if ms < given_ms or (ms == given_ms and seq <= given_seq) then
-  begin = given_ms + 1 -- the log lost what it gave this writer
-elseif seq > 4095 then
-  begin = ms + 1 -- a foreign writer ran on in this millisecond
-end
-if call('XLEN', log) == 1 and counters() == 1 then -- a new log: above the clock, and above all that was ahead of it
-  local top = parse(declared[3] or '0-0') + 1
-  if math.max(begin, top) < now + 2 then begin, begin_seq = now + 2, t[2] % 1000 * 4 end
-  begin = math.max(begin, top)
-end
-if ms < 1704067200000 or begin + 2 > last_ms then
-  undo()
-  return {'range', '', 0, 0}
-end
-if begin > ms then
-  undo()
-  ms, seq = begin, begin_seq
-  first = call('XADD', log, string.format('%.0f-%d', ms, seq), 'm', ARGV[first_message])
+local first, ms, seq = mint(log, declared[3], above, t, ARGV[first_message])
+if not first then
+  if ms == 'range' then return {'range', '', 0, 0} end
+  return ms
 end
 local at = string.format('%.0f-*', ms)
 for i = first_message + 1, #ARGV do
@@ -109,8 +121,7 @@ for i = first_message + 1, #ARGV do
   call('XADD', log, at, 'm', ARGV[i])
   seq = seq + 1
 end
-if ms > now then call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
-if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
+seal(log, scope, mark, t, ms, seq)
 
 local count = #ARGV - first_message + 1
 local receipts = {string.format('%.0f %s %d 1;', number, first, count)}

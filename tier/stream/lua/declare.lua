@@ -4,13 +4,13 @@
 -- KEYS[1] scope          HASH
 -- ARGV[1] node           the scope's node number, from the registry
 -- ARGV[2] stream         name
--- ARGV[3] order          of its ids: '' the server's, 'exclusive' that of its one writer
+-- ARGV[3] kind           what stands behind the brand: '' nothing, 'exclusive', 'keyed'
 -- ARGV[4] wanted         '1' when ARGV[5] is the only brand that will do, else '0'
 -- ARGV[5..] brands       candidates, best first; when none is wanted and all are taken, any free one will do
 -- Replies {'ok', brand} | {'brand', brand it has} | {'taken', stream that has the wanted one} | {'full', ''}: no brand is free
---   | {'order', the one that it has} | {'node', stored number}
+--   | {'kind', the one that it has} | {'node', stored number}
 local scope = KEYS[1]
-local node, stream, order, wanted = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+local node, stream, kind, wanted = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
 local stored = redis.call('HGET', scope, 'node')
 if stored and stored ~= node then return {'node', stored} end
@@ -18,7 +18,7 @@ local field = 'stream:' .. stream
 local have = redis.call('HGET', scope, field)
 local first = 5
 local gone, brand, has = string.match(have or '', '^(%-?)(%u%u%u) ?(.*)$')
-if gone == '' and has ~= order then return {'order', has} end
+if gone == '' and has ~= kind then return {'kind', has} end
 if brand and wanted and brand ~= ARGV[5] then return {'brand', brand} end
 local holder
 if not brand then
@@ -33,7 +33,7 @@ if not brand then
   end
   if not brand then return {'full', ''} end
 end
-local declaration = order == '' and brand or brand .. ' ' .. order
+local declaration = kind == '' and brand or brand .. ' ' .. kind
 if have ~= declaration then
   redis.call('HSET', scope, 'node', node, field, declaration, 'brand:' .. brand, stream)
 end

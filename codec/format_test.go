@@ -35,6 +35,11 @@ type formatVector struct {
 	Offset   int           `json:"offset"`
 	What     string        `json:"what"`
 
+	// partition
+	Key        string `json:"key"`
+	Partitions int    `json:"partitions"`
+	Partition  int    `json:"partition"`
+
 	// entry
 	Identity struct {
 		Brand     codec.Brand `json:"brand"`
@@ -81,6 +86,11 @@ var formatChecks = map[string]func(*testing.T, formatVector){
 	"pack":        checkPackVector,
 	"bad pack":    checkBadPackVector,
 	"entry":       checkEntryVector,
+	"partition":   checkPartitionVector,
+}
+
+func checkPartitionVector(t *testing.T, v formatVector) {
+	require.Equal(t, v.Partition, codec.Partition(v.Key, v.Partitions))
 }
 
 func checkIDVector(t *testing.T, v formatVector) {

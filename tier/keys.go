@@ -99,6 +99,12 @@ const (
 	ExclusiveMark = " exclusive"
 	// KeyedMark stands behind the brand of a stream that has an index of each key's messages.
 	KeyedMark = " keyed"
+	// PartitionsField holds how many partitions the scope has, a Layout; it is used for nothing else then.
+	PartitionsField = "partitions"
+	// PartitionField says which partition the scope is, a Partition.
+	PartitionField = "partition"
+	// PartitionMark stands behind the brand of a stream in a partition, before "<index>/<layout>".
+	PartitionMark = " partition "
 )
 
 // StreamField holds the brand of a stream, after GoneMark when it was removed, before ExclusiveMark or KeyedMark when it is of

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/echomq/pipeline/codec"
 )
 
 // MaxName is the longest name, in bytes.
@@ -70,14 +72,25 @@ type Address struct {
 	Stream string
 }
 
-// ParseAddress reads "scope/stream".
+// ParseAddress reads "scope/stream", and "scope/stream@3", which is the stream in partition 3 of a scope: "scope.3/stream".
 func ParseAddress(s string) (Address, error) {
 	scope, stream, ok := strings.Cut(s, "/")
 	if !ok {
 		return Address{}, nameError("address", s, `an address is "scope/stream"`)
 	}
+	stream, partition, in := strings.Cut(stream, "@")
 	if err := errors.Join(CheckName("scope", scope), CheckName("stream", stream)); err != nil {
 		return Address{}, err
+	}
+	if in {
+		k := index(partition)
+		if k < 0 {
+			return Address{}, nameError("address", s, fmt.Sprintf("behind @ stands the number of a partition, 0 to %d", codec.MaxPartitions-1))
+		}
+		scope = PartitionScope(scope, k)
+		if err := CheckName("scope", scope); err != nil {
+			return Address{}, err
+		}
 	}
 	return Address{Scope: scope, Stream: stream}, nil
 }

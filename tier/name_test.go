@@ -45,21 +45,28 @@ func TestParseAddress(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, tier.Address{Scope: "shop", Stream: "orders"}, a)
 	require.Equal(t, "shop/orders", a.String())
-	for _, s := range []string{"", "/", "shop", "shop/", "/orders", "shop/orders/x", "emq/orders", "shop//orders", "{shop}/orders", "shop/or ders", "a/b@3"} {
+	for k, scope := range map[string]string{"0": "shop.0", "255": "shop.255"} { // of a partition
+		a, err := tier.ParseAddress("shop/orders@" + k)
+		require.NoError(t, err)
+		require.Equal(t, tier.Address{Scope: scope, Stream: "orders"}, a)
+	}
+	for _, s := range []string{"", "/", "shop", "shop/", "/orders", "shop/orders/x", "emq/orders", "shop//orders", "{shop}/orders", "shop/or ders", "a/b@", "a/b@x", "a/b@03", "a/b@-1", "a/b@256", "a/b@3@3", "a@3/b", strings.Repeat("a", 127) + "/b@3"} {
 		_, err := tier.ParseAddress(s)
 		require.ErrorIs(t, err, tier.ErrName, "%q", s)
 	}
 	for _, bad := range badNames {
 		_, err := tier.ParseAddress(bad + "/orders")
 		require.ErrorIs(t, err, tier.ErrName)
-		_, err = tier.ParseAddress("shop/" + bad)
-		require.ErrorIs(t, err, tier.ErrName)
+		if bad != "a@3" { // behind a stream it is a partition
+			_, err = tier.ParseAddress("shop/" + bad)
+			require.ErrorIs(t, err, tier.ErrName)
+		}
 	}
 }
 
 // FuzzNames: an address that is accepted is made of names that are, comes back as it was, and makes keys of one hash tag.
 func FuzzNames(f *testing.F) {
-	for _, s := range append(badNames, "a", "shop/orders", "emq", "emq/a", "a/emq") {
+	for _, s := range append(badNames, "a", "shop/orders", "shop/orders@3", "emq", "emq/a", "a/emq") {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -70,6 +77,9 @@ func FuzzNames(f *testing.F) {
 		if err != nil {
 			require.ErrorIs(t, err, tier.ErrName)
 			return
+		}
+		if whole, k, in := strings.Cut(s, "@"); in {
+			s = strings.Replace(whole, "/", "."+k+"/", 1)
 		}
 		require.Equal(t, s, a.String())
 		require.NoError(t, tier.CheckName("scope", a.Scope))

@@ -80,7 +80,7 @@ var roles = map[string][]need{
 	"operator": append(
 		runs("nodes", "scope", "log", "group"), clock,
 		on("version", "GET"), on("nodes", "HGET", "f"), on("nodes", "HSCAN", "0"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"),
-		on("scope", "HSET", "f", "v"), on("scope", "HDEL", "f"), on("scope", "HSCAN", "0"), on("scope", "TYPE"), on("log", "EXISTS"), on("log", "TYPE"), on("log", "XLEN"),
+		on("scope", "HSET", "f", "v"), on("scope", "HDEL", "f"), on("scope", "HSCAN", "0"), on("scope", "HGETALL"), on("scope", "TYPE"), on("log", "EXISTS"), on("log", "TYPE"), on("log", "XLEN"),
 		on("log", "XRANGE", "-", "+"), on("log", "XPENDING", "g"), on("log", "XSETID", "0-1"), on("log", "UNLINK"),
 		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "SETID", "g", "0"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "STREAM"),
 		sub("log", "XINFO", "GROUPS"), sub("log", "XINFO", "CONSUMERS", "g"), on("group", "HGET", "f"), on("group", "HMGET", "f"),

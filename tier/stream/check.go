@@ -22,7 +22,7 @@ type Finding struct {
 
 func (f *Finding) Error() string { return f.Key + ": " + f.Broken }
 
-// Check audits a scope: that its number and its brands say the same wherever they stand, that keys hold their types, and
+// Check audits a scope: that its number, its brands and its partitions say the same wherever they stand, that keys hold their types, and
 // that groups and their members are recorded. The error joins a *Finding for each broken invariant, or is that of the
 // server. Nothing is changed. One hash at a time is in memory, about 300 bytes for each field.
 func Check(ctx context.Context, client *tier.Client, scope string) error {
@@ -37,7 +37,7 @@ func Check(ctx context.Context, client *tier.Client, scope string) error {
 	if c.row, err = hashRow(ctx, client, tier.ScopeKey(scope)); err != nil {
 		return err
 	}
-	if err := errors.Join(c.numbers(ctx), c.streams(ctx)); err != nil {
+	if err := errors.Join(c.numbers(ctx), c.partitions(ctx), c.streams(ctx)); err != nil {
 		return err
 	}
 	c.brands()

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"errors"
+	"maps"
 	"strconv"
 	"testing"
 
@@ -22,6 +23,10 @@ func findings(t testing.TB, err error) map[string]string {
 	joined, ok := err.(interface{ Unwrap() []error })
 	require.True(t, ok, "%v", err)
 	for _, err := range joined.Unwrap() {
+		if _, joined := err.(interface{ Unwrap() []error }); joined {
+			maps.Copy(found, findings(t, err))
+			continue
+		}
 		var f *stream.Finding
 		require.True(t, errors.As(err, &f), "%v", err)
 		found[f.Key] += f.Broken

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,7 +23,7 @@ func (p *place) declare(ctx context.Context, brand codec.Brand, kind string) (de
 	if err != nil {
 		return declared{}, err
 	}
-	args := []string{strconv.Itoa(node), p.addr.Stream, kind}
+	args := []string{strconv.Itoa(node), p.addr.Stream, strings.TrimSpace(kind + p.mark)}
 	switch {
 	case brand != "":
 		args = append(args, "1", string(brand))
@@ -45,13 +46,16 @@ func (p *place) declare(ctx context.Context, brand codec.Brand, kind string) (de
 	case "taken":
 		return declared{}, &BrandTakenError{Brand: brand, Stream: reply[1]}
 	case "kind":
-		return declared{}, &KindDiffersError{Stream: p.addr.String(), Have: reply[1], Ask: kind}
+		have, _, _ := strings.Cut(" "+reply[1], tier.PartitionMark)
+		return declared{}, &KindDiffersError{Stream: p.addr.String(), Have: strings.TrimSpace(have), Ask: kind}
+	case "partitioned", "partition":
+		return declared{}, &PartitionError{Stream: p.addr, Have: reply[1], Ask: strings.TrimSpace(p.mark)}
 	case "full":
 		return declared{}, fmt.Errorf("%w (scope %s)", ErrBrandsExhausted, p.addr.Scope)
 	case "node":
 		return declared{}, &tier.NodeConflictError{Scope: p.addr.Scope, Number: node, Registered: reply[1]}
 	}
-	return p.know(codec.Brand(reply[1]), node, kind), nil
+	return p.know(codec.Brand(reply[1]), node, kind, p.mark), nil
 }
 
 // Kinds of streams, as they stand behind the brand; a plain one has none.
@@ -64,28 +68,30 @@ var (
 type declared struct {
 	codec.Identity
 	kind string
+	mark string // of a partition, as it stands behind the brand and the kind
 }
 
 // text is the declaration, which every append compares.
 func (d *declared) text() string {
 	if d.kind == "" {
-		return string(d.Brand)
+		return string(d.Brand) + d.mark
 	}
-	return string(d.Brand) + " " + d.kind
+	return string(d.Brand) + " " + d.kind + d.mark
 }
 
 // know keeps what the scope says of the stream.
-func (p *place) know(brand codec.Brand, node int, kind string) declared {
-	d := declared{codec.Identity{Brand: brand, Node: node, Exclusive: kind == exclusive}, kind}
+func (p *place) know(brand codec.Brand, node int, kind, mark string) declared {
+	d := declared{codec.Identity{Brand: brand, Node: node, Exclusive: kind == exclusive}, kind, mark}
 	p.declared.Store(&d)
 	return d
 }
 
-// declaration is what the scope's hash says of a stream: the brand, before a mark when it has a kind, after "-" when it was
-// removed.
+// declaration is what the scope's hash says of a stream: the brand, before a mark when it has a kind and one when it is in a
+// partition, after "-" when it was removed.
 type declaration struct {
 	brand   codec.Brand
 	kind    string
+	mark    string // of a partition
 	removed bool
 }
 
@@ -93,6 +99,10 @@ type declaration struct {
 // all of it for the brand.
 func parseDeclaration(text string) (d declaration, err error) {
 	text, d.removed = strings.CutPrefix(text, tier.GoneMark)
+	whole := text
+	if i := strings.Index(text, tier.PartitionMark); i >= 0 {
+		text, d.mark = text[:i], text[i:]
+	}
 	brand := text
 	for _, mark := range []string{tier.ExclusiveMark, tier.KeyedMark} {
 		if before, ok := strings.CutSuffix(text, mark); ok {
@@ -101,7 +111,12 @@ func parseDeclaration(text string) (d declaration, err error) {
 	}
 	if d.brand, err = codec.ParseBrand(brand); err != nil {
 		d.brand, d.kind = codec.Brand(text), ""
-		err = fmt.Errorf("declared as %.32q, which this version cannot read: upgrade it, or run 'pipeline check': %w", text, err)
+	}
+	if d.mark != "" {
+		err = errors.Join(err, tier.CheckPartitionMark(d.mark))
+	}
+	if err != nil {
+		err = fmt.Errorf("declared as %.32q, which this version cannot read: upgrade it, or run 'pipeline check': %w", whole, err)
 	}
 	return d, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
 )
 
 // What callers branch on. Errors of the server are classes of package tier.
@@ -71,6 +72,50 @@ func (e *KindDiffersError) Error() string {
 		return fmt.Sprintf("stream: %s is exclusive, its one writer mints its ids: write with Exclusive, or write to another stream", e.Stream)
 	}
 	return fmt.Sprintf("stream: %s is of a kind %.32q, which this version does not know: upgrade it, or write to another stream", e.Stream, e.Have)
+}
+
+// Both are matched by a *PartitionError; nothing was written.
+var (
+	// ErrPartitioned: the stream has partitions, and was to be written or read as one without.
+	ErrPartitioned = errors.New("stream: partitioned")
+	// ErrRepartitioned: the scope has another number of partitions than the writer counts, or is being changed.
+	ErrRepartitioned = errors.New("stream: repartitioned")
+)
+
+// PartitionError says that a scope has other partitions than the caller counts.
+type PartitionError struct {
+	Stream tier.Address // "shop/orders", or one of its partitions, "shop.3/orders"
+	Have   string       // of a partitioned scope its tier.Layout, of a partition its mark, as in "shop 3 8"; empty: neither
+	Ask    string       // of a partition's writer, as in "partition 3/8"; empty: none
+}
+
+func (e *PartitionError) Error() string {
+	mark, isPart := tier.ParsePartition(e.Have)
+	layout, isWhole := tier.ParseLayout(e.Have)
+	switch {
+	case isWhole == nil && e.Ask != "":
+		return fmt.Sprintf("stream: %s: scope %s is being changed from %d to %d partitions: wait for that, or %s", e.Stream, e.Stream.Scope, layout.Count, layout.Next, endChange(e.Stream.Scope, layout))
+	case isWhole == nil:
+		return fmt.Sprintf("stream: %s: scope %s has %s partitions: write to it with NewPartitionedWriter, read one of them as %s@0, or take another scope", e.Stream, e.Stream.Scope, layout, e.Stream)
+	case e.Ask == "" && isPart == nil:
+		return fmt.Sprintf("stream: %s: scope %s is partition %d of %s: write to %s/%s with NewPartitionedWriter, which finds the partition, or take another scope",
+			e.Stream, e.Stream.Scope, mark.Index, mark.Of, mark.Of, e.Stream.Stream)
+	case e.Have == "":
+		return fmt.Sprintf("stream: %s: scope %s is not marked as a partition, and the writer is for %s: run 'pipeline scope partition' again with that number", e.Stream, e.Stream.Scope, e.Ask)
+	case isPart == nil && mark.Next != 0:
+		return fmt.Sprintf("stream: %s: scope %s is being changed from %d to %d partitions: wait for that, or %s", e.Stream, mark.Of, mark.Count, mark.Next, endChange(mark.Of, mark.Layout))
+	}
+	return fmt.Sprintf("stream: %s: it is marked as %q, and the writer is for %s: the number was changed: append again", e.Stream, e.Have, e.Ask)
+}
+
+func endChange(scope string, l tier.Layout) string {
+	return fmt.Sprintf("end it with 'pipeline scope partition %s --count %d' (or --count %d, to go back)", scope, l.Next, l.Count)
+}
+
+// Is makes errors.Is(err, ErrPartitioned) true for a caller that counts no partitions, errors.Is(err, ErrRepartitioned) for one
+// that counts otherwise.
+func (e *PartitionError) Is(target error) bool {
+	return target == ErrPartitioned && e.Ask == "" || target == ErrRepartitioned && e.Ask != ""
 }
 
 // TooLargeError says that a message or a batch is over its limit. Nothing was sent.

@@ -29,7 +29,7 @@ func (w *Writer) Busy() bool { return len(w.line) > 0 }
 // Redeclared reads what the scope's hash says of a stream, and says it again.
 func Redeclared(text string) (identity codec.Identity, removed bool, again string, err error) {
 	d, err := parseDeclaration(text)
-	known := declared{codec.Identity{Brand: d.brand, Exclusive: d.kind == exclusive}, d.kind}
+	known := declared{codec.Identity{Brand: d.brand, Exclusive: d.kind == exclusive}, d.kind, d.mark}
 	return known.Identity, d.removed, known.text(), err
 }
 

@@ -23,7 +23,7 @@ import (
 // hostileNames are no names: each byte that may not stand in one, and what has done harm elsewhere (B88, B89).
 func hostileNames() []string {
 	names := []string{
-		"", "{x}", "{", "}{", "a{}b", "a:b", "a:dead:b", ":owners", "../a", "a/b", "/", "a/../b", "a\x00b", "*", "?", "[a]", "a b", "\xc3\x28", "é", "a@3",
+		"", "{x}", "{", "}{", "a{}b", "a:b", "a:dead:b", ":owners", "../a", "a/b", "/", "a/../b", "a\x00b", "*", "?", "[a]", "a b", "\xc3\x28", "é", "a@x",
 		strings.Repeat("n", tier.MaxName+1),
 	}
 	for b := range 256 {
@@ -85,10 +85,17 @@ func TestHostileNames(t *testing.T) {
 			_, err := stream.DropLetters(f.ctx, f.client, f.address, n, make([]codec.EntryID, 1))
 			return err
 		},
-		"remove":             func(n string) error { _, err := stream.Remove(f.ctx, f.client, "s/"+n); return err },
-		"plan of a removal":  func(n string) error { _, err := stream.PlanRemove(f.ctx, f.client, "s/"+n); return err },
-		"purge":              func(n string) error { _, err := stream.Purge(f.ctx, f.client, "s/"+n); return err },
-		"plan of a purge":    func(n string) error { _, err := stream.PlanPurge(f.ctx, f.client, "s/"+n); return err },
+		"remove":            func(n string) error { _, err := stream.Remove(f.ctx, f.client, "s/"+n); return err },
+		"plan of a removal": func(n string) error { _, err := stream.PlanRemove(f.ctx, f.client, "s/"+n); return err },
+		"purge":             func(n string) error { _, err := stream.Purge(f.ctx, f.client, "s/"+n); return err },
+		"plan of a purge":   func(n string) error { _, err := stream.PlanPurge(f.ctx, f.client, "s/"+n); return err },
+		"partitions":        func(n string) error { return stream.Partition(f.ctx, f.client, n, 2) },
+		"their number":      func(n string) error { _, err := stream.Partitions(f.ctx, f.client, n); return err },
+		"their change":      func(n string) error { return stream.Repartition(f.ctx, f.client, n, 2, nil) },
+		"partitioned writer": func(n string) error {
+			_, err := stream.NewPartitionedWriter(f.client, stream.WriterConfig{Address: n + "/orders"})
+			return err
+		},
 		"number of a scope":  func(n string) error { _, err := f.client.ScopeNode(f.ctx, n); return err },
 		"stored number":      func(n string) error { _, err := f.client.StoredNode(f.ctx, n); return err },
 		"registered number":  func(n string) error { _, err := f.client.RegisteredNode(f.ctx, n); return err },

@@ -19,6 +19,7 @@ import (
 type place struct {
 	client   *tier.Client
 	addr     tier.Address
+	mark     string // of the partition that a writer appends to, as it stands behind the brand; else empty
 	declared atomic.Pointer[declared]
 }
 
@@ -37,13 +38,16 @@ func (p *place) known(ctx context.Context) (declared, error) {
 		return *d, nil
 	}
 	key := tier.ScopeKey(p.addr.Scope)
-	m, err := p.client.Do(ctx, key, p.client.B().Hmget().Key(key).Field(tier.NodeField, tier.StreamField(p.addr.Stream)).Build())
+	m, err := p.client.Do(ctx, key, p.client.B().Hmget().Key(key).Field(tier.NodeField, tier.StreamField(p.addr.Stream), tier.PartitionsField).Build())
 	if err != nil {
 		return declared{}, err
 	}
-	row, err := tier.Texts("HMGET "+key, m, 2)
+	row, err := tier.Texts("HMGET "+key, m, 3)
 	if err != nil {
 		return declared{}, err
+	}
+	if row[2] != "" {
+		return declared{}, &PartitionError{Stream: p.addr, Have: row[2]}
 	}
 	if row[1] == "" {
 		return declared{}, fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
@@ -59,7 +63,7 @@ func (p *place) known(ctx context.Context) (declared, error) {
 	if err != nil {
 		return declared{}, fmt.Errorf("stream: %s: node number %.32q: run 'pipeline check %s'", key, row[0], p.addr.Scope)
 	}
-	return p.know(said.brand, node, said.kind), nil
+	return p.know(said.brand, node, said.kind, said.mark), nil
 }
 
 // field is what the scope's hash says of the stream; empty: nothing.

@@ -26,7 +26,7 @@ func rules(t testing.TB, role, scope string) []string {
 	_, block, found := strings.Cut(string(text), "\n```acl "+role+"\n")
 	require.True(t, found, role)
 	block, _, _ = strings.Cut(block, "```")
-	return strings.Fields(strings.ReplaceAll(block, "{shop}", "{"+scope+"}"))
+	return strings.Fields(strings.NewReplacer("{shop}", "{"+scope+"}", "{shop.", "{"+scope+".").Replace(block))
 }
 
 // work is what a role does, all of it. Of the fixture, which may everything, it has only the address.
@@ -283,6 +283,46 @@ func redriveWork(f *fixture, client *tier.Client) error {
 	}
 	_, err = stream.DropLetters(f.ctx, client, f.address, "mailer", letterIDs(letters[1:]))
 	return err
+}
+
+// TestRightsOfPartitions: with what the document adds for them, a writer and an operator do their work on partitions, and not
+// without it.
+func TestRightsOfPartitions(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := tiertest.Private(t, kind)
+			as := func(f *fixture, role string, more []string) *tier.Client {
+				user := tiertest.NewUser(t, []*tiertest.Server{s}, append(rules(t, role, f.addr().Scope), more...)...)
+				return tiertest.Dial(t, addressed(user.At(s)))
+			}
+			do := func(f *fixture, more []string) error {
+				operator := as(f, "operator", more)
+				if err := stream.Partition(f.ctx, operator, f.addr().Scope, 2); err != nil {
+					return err
+				}
+				w, err := stream.NewPartitionedWriter(as(f, "writer", more), stream.WriterConfig{Address: f.address})
+				require.NoError(t, err)
+				if _, err := w.AppendBatch(f.ctx, keyed(20, 20)); err != nil {
+					return err
+				}
+				if err := stream.Repartition(f.ctx, operator, f.addr().Scope, 3, nil); err != nil {
+					return err
+				}
+				return errors.Join(stream.Check(f.ctx, operator, f.addr().Scope), stream.Check(f.ctx, operator, f.in(2).addr().Scope))
+			}
+			f := setUp(t, s)
+			all := rules(t, "partitions", f.addr().Scope)
+			require.NoError(t, do(f, all))
+			for i := range all {
+				f := setUp(t, s)
+				some := slices.Delete(rules(t, "partitions", f.addr().Scope), i, i+1)
+				require.ErrorIs(t, do(f, some), tier.ErrPermission, "%s is not needed", all[i])
+				f.do("DEL", tier.ScopeKey(f.addr().Scope)) // not whole
+				f.do("HDEL", tier.NodesKey, tier.ScopeNumberField(f.addr().Scope))
+			}
+		})
+	}
 }
 
 // TestRightsOnAClusterOrBySentinels: with what the document adds for them, the roles do their work there.

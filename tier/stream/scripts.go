@@ -12,6 +12,8 @@ var luaFiles embed.FS
 // The transitions. Each is one file; its header says what it does.
 var (
 	declareScript     = load("declare")
+	partitionsScript  = load("partition_scope")
+	partitionScript   = load("partition")
 	appendScript      = load("append")
 	packScript        = load("pack")
 	exclusiveScript   = load("append_exclusive")

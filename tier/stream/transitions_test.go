@@ -100,6 +100,29 @@ var transitions = map[string]transition{
 				return f.text("HGET", tier.ScopeKey(scope), "stream:orders") + f.text("HGET", tier.ScopeKey(scope), "brand:ORD")
 			}
 	}, before: "", after: "ORDorders", answer: "[ok ORD]"},
+	"partition_scope": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		scope := f.addr().Scope
+		number, err := f.client.ScopeNode(f.ctx, scope)
+		require.NoError(f.t, err)
+		f.t.Cleanup(func() { f.partition(2) }) // whole for the audit
+		return func() (string, error) { return f.onScope("partition_scope", scope, "2", "") }, func() string {
+			return fmt.Sprint(number >= 0, " ", f.mark(scope))
+		}
+	}, before: "true |", after: "true 2|", answer: "ok "},
+	"partition": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		f.partition(2)
+		_, err := f.partitioned(stream.WriterConfig{Brand: "ORD"}).Declare(f.ctx)
+		require.NoError(f.t, err)
+		of, scope := f.addr().Scope, f.in(1).addr().Scope
+		f.t.Cleanup(func() { // whole for the audit
+			answer, err := f.onScope("partition", scope, of, "1", "2", "2>4")
+			require.NoError(f.t, err)
+			require.Equal(f.t, "ok ", answer)
+		})
+		return func() (string, error) { return f.onScope("partition", scope, of, "1", "2>4", "2") }, func() string {
+			return strings.TrimPrefix(f.mark(scope), "|"+of) + " " + f.text("HGET", tier.ScopeKey(scope), "stream:orders")
+		}
+	}, before: " 1 2 ORD partition 1/2", after: " 1 2>4 ORD partition 1/2>4", answer: "ok "},
 	"append": appending(1),
 	"pack":   appending(2),
 	"append_if": {prepare: func(f *fixture) (func() (string, error), func() string) {
@@ -292,6 +315,16 @@ var transitions = map[string]transition{
 		return func() (string, error) { return "", r.Done(f.ctx, e) }, func() string { return f.record("k") }
 	}, before: "begun 1", after: "done 1"},
 	"delete_group": grouped{oom: true, call: func(s *scene) (string, error) { return "", s.g.Delete(s.f.ctx) }, after: "no group"}.row(),
+}
+
+// onScope runs a script on the hash of a scope.
+func (f *fixture) onScope(name, scope string, args ...string) (string, error) {
+	m, err := f.client.Run(f.ctx, tier.Call{Script: script(f.t, name), Keys: []string{tier.ScopeKey(scope)}, Args: args})
+	if err != nil {
+		return "", err
+	}
+	reply, err := m.AsStrSlice()
+	return strings.Join(reply, " "), err
 }
 
 // appending is the row of append and pack: two messages, once.

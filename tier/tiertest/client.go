@@ -3,6 +3,8 @@ package tiertest
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +27,8 @@ func Dial(t testing.TB, s interface{ URL() string }) *tier.Client {
 	return c
 }
 
-// AuditedScope is a Scope that is audited when the test ends, and then removed
-// from the server, if it is a shared one.
+// AuditedScope is a Scope that is audited when the test ends, with its partitions,
+// and then removed from the server, if it is a shared one.
 func AuditedScope(t testing.TB, s interface{ URL() string }) string {
 	t.Helper()
 	scope := Scope(t)
@@ -38,12 +40,23 @@ func AuditedScope(t testing.TB, s interface{ URL() string }) string {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := stream.Check(ctx, c, scope); err != nil {
-			t.Errorf("audit of scope %s: %v", scope, err)
+		scopes, err := c.Scopes(ctx)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if single, ok := s.(*Server); ok {
-			if err := purge(ctx, single, scope); err != nil {
-				t.Errorf("purge of scope %s: %v", scope, err)
+		scopes = slices.DeleteFunc(scopes, func(other string) bool { return !strings.HasPrefix(other, scope+".") })
+		for _, one := range append(scopes, scope) {
+			if err := stream.Check(ctx, c, one); err != nil {
+				t.Errorf("audit of scope %s: %v", one, err)
+			}
+		}
+		single, ok := s.(*Server)
+		if !ok {
+			return
+		}
+		for _, one := range append(scopes, scope) {
+			if err := purge(ctx, single, one); err != nil {
+				t.Errorf("purge of scope %s: %v", one, err)
 			}
 		}
 	})

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { decodeMessage, decodePack, encodeMessage, encodePack, records } from './format.mjs';
+import { partition } from './partition.mjs';
 import { formatEntryId, formatId, FormatError, hostEntry, hostId, parseEntryId, parseId, parts, serverEntry, serverId } from './ids.mjs';
 
 const hex = (buf) => buf.toString('hex');
@@ -59,6 +60,9 @@ const checks = {
       id: r.id ?? '', position: r.position, addr: r.addr, ...(r.type && { type: r.type.toString() }), ...(r.error && { what: r.error.message }),
     }));
     assert.deepEqual(got, v.records);
+  },
+  partition(v) {
+    assert.equal(partition(Buffer.from(v.key), v.partitions), v.partition);
   },
 };
 

@@ -34,6 +34,7 @@ func TestVectorsAreCompared(t *testing.T) {
 		{"a bad pack", `"what": "bytes after the pack"`, `"what": "bytes after the last message"`},
 		{"an address", `"addr": "1767225600000-41"`, `"addr": "1767225600000-42"`},
 		{"a foreign entry", `"entry": "1767225600000-4096"`, `"entry": "1767225600000-4095"`},
+		{"a partition", `"partitions": 8, "partition": 7`, `"partitions": 8, "partition": 6`},
 		{"a kind", `"vector": "pack"`, `"vector": "packet"`},
 	}
 	for _, tt := range tests {

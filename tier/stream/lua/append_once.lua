@@ -10,7 +10,7 @@
 -- ARGV[3] keep     ms that the mark lives beyond its window
 -- ARGV[4] node     that the caller derives ids with
 -- ARGV[5] field    of the stream in the scope
--- ARGV[6] brand    that the caller derives ids with
+-- ARGV[6] brand    that the caller derives ids with, and the partition that it appends to, as declared
 -- ARGV[7] above    the highest address that this writer was given: a log that lost it begins in the millisecond after
 -- ARGV[8] message  encoded
 -- Replies {code, id, 1, 1}: ok | dup (this call's earlier sending) | seen (another call's) | undeclared | removed | range

@@ -9,7 +9,7 @@
 -- ARGV[2] ttl       ms that the producer key lives, 0 for a named producer, whose numbers may leave gaps
 -- ARGV[3] node      that the caller derives ids with
 -- ARGV[4] field     of the stream in the scope
--- ARGV[5] brand     that the caller derives ids with
+-- ARGV[5] brand     that the caller derives ids with, and the partition that it appends to, as declared
 -- ARGV[6] above     the highest address that this writer was given
 -- ARGV[7..]         size, bytes; size, bytes; ...
 -- Replies {code, first message's id, count, size}: as append.lua

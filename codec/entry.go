@@ -31,7 +31,7 @@ type Record struct {
 	Addr     EntryID // the message's own <ms>-<seq>: the entry's, or below it inside a pack
 	Message
 	Fields []string // the raw fields, when foreign or undecodable
-	Err    error    // *DecodeError: ours by its fields, but not readable
+	Err    error    // *DecodeError: ours by its fields, but not readable; *UpcastError: readable, but no rule made it one of its newest type
 }
 
 // Foreign reports whether the entry was not written by the rules of its stream:

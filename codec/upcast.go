@@ -29,9 +29,28 @@ func (e *UpcastError) Error() string {
 
 func (e *UpcastError) Unwrap() error { return e.Err }
 
+// Records applies the rules to what was decoded from an entry with these raw
+// fields, nil where they are not at hand. A record that a rule fails on becomes
+// an undecodable one: Err and Fields are set, the message is empty. Foreign and
+// undecodable ones stay as they are.
+func (u Upcasts) Records(records []Record, fields []string) {
+	if len(u) == 0 {
+		return
+	}
+	for i := range records {
+		r := &records[i]
+		if r.Foreign() || r.Err != nil {
+			continue
+		}
+		if r.Err = u.Apply(&r.Message); r.Err != nil {
+			r.Message, r.Fields = Message{}, fields
+		}
+	}
+}
+
 // Apply applies rules until none matches m.Type, each at most once. The error is
-// an *UpcastError with what a rule returned, or ErrUpcastCycle; m is then not to
-// be used.
+// an *UpcastError with what a rule returned or panicked with, or ErrUpcastCycle;
+// m is then not to be used.
 func (u Upcasts) Apply(m *Message) error {
 	for range u {
 		rule, ok := u[m.Type]
@@ -39,7 +58,7 @@ func (u Upcasts) Apply(m *Message) error {
 			return nil
 		}
 		from := m.Type
-		if err := rule(m); err != nil {
+		if err := guarded(rule, m); err != nil {
 			return &UpcastError{from, err}
 		}
 	}
@@ -47,4 +66,15 @@ func (u Upcasts) Apply(m *Message) error {
 		return &UpcastError{m.Type, ErrUpcastCycle}
 	}
 	return nil
+}
+
+// guarded runs a rule. One message that a rule panics on must not end the reader
+// of all others.
+func guarded(rule func(*Message) error, m *Message) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return rule(m)
 }

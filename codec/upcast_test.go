@@ -70,3 +70,43 @@ func TestUpcasts(t *testing.T) {
 	require.Equal(t, "4", m.Type)
 	require.NoError(t, codec.Upcasts(nil).Apply(&m))
 }
+
+// TestUpcastsOfRecords: what a rule fails on, or panics on, is undecodable and keeps its place and its bytes; its neighbours of
+// the pack, and what was foreign or undecodable before, are as they were.
+func TestUpcastsOfRecords(t *testing.T) {
+	bad := errors.New("bad payload")
+	u := codec.Upcasts{
+		"v1": rename("v2"), "fails": func(*codec.Message) error { return bad }, "panics": func(*codec.Message) error { panic("no such field") },
+	}
+	encoded := func(typ string) string {
+		b, err := codec.AppendMessage(nil, &codec.Message{Type: typ, Key: "k"})
+		require.NoError(t, err)
+		return string(b)
+	}
+	pack, err := codec.AppendPack(nil, 4, []byte(encoded("v1")+encoded("fails")+encoded("panics")+encoded("v2")))
+	require.NoError(t, err)
+	identity := codec.Identity{Brand: "ORD"}
+	for name, fields := range map[string][]string{
+		"pack": {"b", string(pack)}, "undecodable": {"m", "x"}, "foreign": {"a", "b"},
+	} {
+		e := codec.Entry{ID: codec.EntryID{Ms: codec.Epoch + 1, Seq: 9}, Fields: fields}
+		want := identity.Records(nil, e)
+		got := identity.Records(nil, e)
+		u.Records(got, e.Fields)
+		if name != "pack" {
+			require.Equal(t, want, got)
+			continue
+		}
+		require.Equal(t, "v2", got[0].Type)
+		require.Equal(t, "k>v2", got[0].Key)
+		require.ErrorIs(t, got[1].Err, bad)
+		require.ErrorContains(t, got[2].Err, "no such field")
+		require.Equal(t, want[3], got[3])
+		for i := range got {
+			require.Equal(t, want[i].Addr, got[i].Addr)
+			require.Equal(t, want[i].ID, got[i].ID)
+			require.Equal(t, got[i].Err != nil, len(got[i].Fields) > 0)
+			require.Equal(t, got[i].Err != nil, got[i].Type == "")
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -65,6 +66,9 @@ type Config struct {
 	// interrupted and done again elsewhere; longer than the patience of whoever stops the process, the process is killed
 	// and what it holds waits for its lease.
 	DrainTimeout time.Duration
+	// Upcasts turn old versions of a type into newer ones before the handler, and whoever logs a message, sees them. A message
+	// that a rule fails on goes to the dead letters as one that cannot be decoded, with its bytes as they are. Nil: none.
+	Upcasts codec.Upcasts
 	// Logger receives what happens. Nil discards. Repeated warnings are held back.
 	Logger *slog.Logger
 	// Registerer receives the metrics. Nil is fine. Consumers of one process may share one.

@@ -10,7 +10,8 @@ import (
 
 // desk is where the loops meet: the tracker, one at a time, and what they wait for.
 type desk struct {
-	gauge func(delta int) // of messages in flight
+	gauge   func(delta int) // of messages in flight
+	upcasts codec.Upcasts
 
 	mu      sync.Mutex
 	t       *tracker
@@ -56,11 +57,13 @@ func (d *desk) change(f func(t *tracker)) {
 
 // take adds what was taken over, for workers to begin.
 func (d *desk) take(leased []tier.Leased) {
+	d.upcast(leased)
 	d.change(func(t *tracker) { d.wake(t.take(leased)) })
 }
 
 // takeNew adds what was read.
 func (d *desk) takeNew(leased []tier.Leased) {
+	d.upcast(leased)
 	var running []*handling
 	d.change(func(t *tracker) {
 		var fresh int
@@ -69,6 +72,13 @@ func (d *desk) takeNew(leased []tier.Leased) {
 	})
 	for _, h := range running {
 		h.end(ErrLeaseLost)
+	}
+}
+
+// upcast makes messages those of their newest types, before anybody sees them.
+func (d *desk) upcast(leased []tier.Leased) {
+	for i := range leased {
+		d.upcasts.Records(leased[i].Records, nil)
 	}
 }
 

@@ -164,3 +164,44 @@ func TestPoisonAlone(t *testing.T) {
 		s.settled(patience)
 	})
 }
+
+// TestUpcasts: handlers see the newest version of each type, of packs too; what a rule fails on, or panics on, goes to the
+// dead letters alone, with its bytes as they are, and may be redriven when the rule is mended.
+func TestUpcasts(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.append(10, 1)
+		s.append(10, 5)
+		seen := newTally()
+		s.run(s.source(), func(_ context.Context, d *consumer.Delivery) error {
+			seen.add(d.Type + " " + d.Key)
+			return nil
+		}, consumer.Config{Upcasts: codec.Upcasts{"order.placed": func(m *codec.Message) error {
+			switch m.Key {
+			case "3":
+				return errMailbox
+			case "4":
+				panic("no such field")
+			}
+			m.Type = "order.placed.v2"
+			return nil
+		}}})
+		seen.reach(t, 8, patience)
+		s.settled(patience)
+		letters := s.letters()
+		require.Len(t, letters, 4)
+		for _, letter := range letters {
+			require.Contains(t, letter["reason"], "upcast")
+			var m codec.Message
+			_, err := codec.DecodeMessage([]byte(letter["m"]), &m)
+			require.NoError(t, err)
+			require.Equal(t, "order.placed", m.Type)
+			require.Contains(t, []string{"3", "4"}, m.Key)
+		}
+		require.Equal(t, 16, seen.deliveries())
+		for _, key := range []string{"0", "9"} {
+			require.Equal(t, 2, seen.count("order.placed.v2 "+key))
+		}
+	})
+}

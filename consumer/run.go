@@ -60,6 +60,7 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 	}
 	r.settled.Store(true) // by whoever was here before
 	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, c.cfg.policy(), func(delta int) { r.metrics.inFlight.Add(float64(delta)) })
+	r.desk.upcasts = c.cfg.Upcasts
 	r.calls, r.endCalls = context.WithCancel(values)
 	r.fetching, r.stopFetching = context.WithCancel(ctx)
 	r.flushing, r.stopAdding = context.WithCancel(values)

@@ -144,8 +144,9 @@ func (l *loss) print(r *stream.Removed, verb string) error {
 		Bytes       int64       `json:"bytes,omitempty"`
 		DeadLetters int64       `json:"dead_letters"`
 		Producers   int         `json:"producers"`
+		Keys        int         `json:"keys"`
 		Groups      []group     `json:"groups"`
-	}{l.action, l.dryRun, r.Stream.String(), r.Brand, r.Entries, r.Bytes, r.DeadLetters, r.Producers, groups})
+	}{l.action, l.dryRun, r.Stream.String(), r.Brand, r.Entries, r.Bytes, r.DeadLetters, r.Producers, r.Keys, groups})
 }
 
 // describe is what goes, in a line.
@@ -159,6 +160,9 @@ func (l *loss) describe(r *stream.Removed) string {
 	}
 	if r.DeadLetters > 0 {
 		parts = append(parts, show.Count(int(r.DeadLetters), "dead letter"))
+	}
+	if r.Keys > 0 {
+		parts = append(parts, "the versions of "+show.Count(r.Keys, "key"))
 	}
 	if r.Producers > 0 {
 		parts = append(parts, "the receipts of "+show.Count(r.Producers, "producer"))

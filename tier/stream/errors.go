@@ -16,6 +16,8 @@ var (
 	ErrStreamRemoved = errors.New("stream: the stream was removed: a writer that is started again makes it anew")
 	// ErrGroupDeleted: the group was deleted by its verb while this member was at work.
 	ErrGroupDeleted = errors.New("stream: the group was deleted: a consumer that is started again makes it anew")
+	// ErrNotKeyed: the stream has no versions of its keys.
+	ErrNotKeyed = errors.New("stream: not a keyed stream: a stream is keyed from its first append on, by writers with Keyed")
 	// ErrNotFound: no message has this id.
 	ErrNotFound = errors.New("stream: no message with this id")
 	// ErrIDSpace: the stream's top is so far in the future that its ids are at their end.

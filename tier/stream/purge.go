@@ -8,7 +8,7 @@ import (
 )
 
 // Purge deletes all entries of a stream, and nothing else: its ids go on above the old ones, producers that repeat a
-// call get their receipts, what AppendOnce has seen it has seen, dead letters stay. Its groups stay as well, forget what
+// call get their receipts, what AppendOnce has seen it has seen, dead letters stay, and so do the versions of a keyed stream. Its groups stay as well, forget what
 // they hold, and go on with what comes next; members at work are refused once. Readers that were behind end with
 // ErrTrimmed. It answers what went.
 //

@@ -15,6 +15,9 @@ import (
 type ReaderConfig struct {
 	// Address is "scope/stream".
 	Address string
+	// Upcasts turn old versions of a type into newer ones before anybody sees them. A message that a rule fails on has Err,
+	// and is yielded with the raw Fields of its entry. Nil: none.
+	Upcasts codec.Upcasts
 }
 
 // Reader reads the history of one stream, and follows it. It leaves no trace on the server. It is safe for concurrent
@@ -24,7 +27,8 @@ type ReaderConfig struct {
 // that takes. So it holds a page, and the one before it until that is collected. A page has at most 512 entries: 1 MiB as
 // a rule, 16 MiB when entries differ much. Only where large entries begin after small ones, one page has 512 of them.
 type Reader struct {
-	place *place
+	place   *place
+	upcasts codec.Upcasts
 }
 
 // NewReader checks the configuration. It sends nothing.
@@ -33,7 +37,7 @@ func NewReader(client *tier.Client, cfg ReaderConfig) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{place: place}, nil
+	return &Reader{place: place, upcasts: cfg.Upcasts}, nil
 }
 
 // Identity is what the ids of the stream are derived from. ErrNoStream, ErrStreamRemoved.
@@ -78,7 +82,7 @@ func (r *Reader) walk(ctx context.Context, c *cursor, from, to codec.EntryID, yi
 func (r *Reader) yieldPage(page []codec.Entry, from, to codec.EntryID, yield func(codec.Record, error) bool) bool {
 	var records []codec.Record
 	for i := range page {
-		records = r.place.records(records[:0], page[i])
+		records = r.records(records[:0], page[i])
 		for k := range records {
 			addr := records[k].Addr
 			if addr.Compare(from) >= 0 && addr.Compare(to) <= 0 && !yield(records[k], nil) {
@@ -87,6 +91,14 @@ func (r *Reader) yieldPage(page []codec.Entry, from, to codec.EntryID, yield fun
 		}
 	}
 	return true
+}
+
+// records decodes an entry, and makes its messages those of the newest types.
+func (r *Reader) records(dst []codec.Record, e codec.Entry) []codec.Record {
+	n := len(dst)
+	dst = r.place.records(dst, e)
+	r.upcasts.Records(dst[n:], e.Fields)
+	return dst
 }
 
 // Window yields the messages from t0 to t1 by the server's clock, both milliseconds included.
@@ -121,7 +133,7 @@ func (r *Reader) Last(ctx context.Context, n int) ([]codec.Record, error) {
 			return nil, err
 		}
 		for i := range entries {
-			records := r.place.records(nil, entries[i])
+			records := r.records(nil, entries[i])
 			slices.Reverse(records)
 			newest = append(newest, records...)
 		}

@@ -22,6 +22,7 @@ type Removed struct {
 	Groups      []GroupInfo // as they were
 	DeadLetters int64       // of all groups, of those that were deleted before, too; Purge leaves them
 	Producers   int         // keys with the receipts of producers; Purge leaves them
+	Keys        int         // of a keyed stream, that have a version; Purge leaves them
 }
 
 // looks bounds how often a change that needs all groups declared is tried again because there is a new one.
@@ -137,6 +138,8 @@ func (p *place) belongings(ctx context.Context) (going Removed, field string, pa
 		switch kind, _, _ := strings.Cut(strings.TrimPrefix(key, p.addr.LogKey()+":"), ":"); kind {
 		case "pid":
 			going.Producers++
+		case "key":
+			going.Keys++
 		case "dead":
 			n, err := p.length(ctx, key)
 			if err != nil {

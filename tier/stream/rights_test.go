@@ -81,7 +81,19 @@ func keyedWork(f *fixture, client *tier.Client) error {
 	if _, err = w.AppendIf(f.ctx, first, stream.ExpectVersion("a", 0), stream.Expect(codec.EntryID{})); err != nil {
 		return err
 	}
-	_, err = w.Append(f.ctx, codec.Message{Key: "b"})
+	if _, err = w.Append(f.ctx, codec.Message{Key: "b"}); err != nil {
+		return err
+	}
+	r, err := stream.NewReader(client, stream.ReaderConfig{Address: f.address})
+	if err != nil {
+		return err
+	}
+	f.do("XTRIM", f.log(), "MAXLEN", "1")
+	for _, err = range r.ReadKey(f.ctx, "a", 1) {
+		if errors.Is(err, stream.ErrTrimmed) {
+			err = nil
+		}
+	}
 	return err
 }
 

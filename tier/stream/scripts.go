@@ -20,6 +20,7 @@ var (
 	onceScript        = load("append_once")
 	appendIfScript    = load("append_if")
 	pageScript        = load("page")
+	readKeyScript     = load("read_key")
 	describeScript    = load("describe")
 	unreadScript      = load("unread")
 	createGroupScript = load("create_group")

@@ -167,6 +167,14 @@ var transitions = map[string]transition{
 			return fmt.Sprint(len(ids), ids[0] == all[0].ID, ids[1] == all[1].ID), nil
 		}, func() string { return strconv.Itoa(len(f.all())) }
 	}, before: "0", after: "2", answer: "2 true true"},
+	"read_key": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		_, err := f.keyedWriter().AppendBatch(f.ctx, keyedMessages("a", "b", "a"))
+		require.NoError(f.t, err)
+		return func() (string, error) {
+			versions, err := f.byKey("a", 0)
+			return fmt.Sprint(versions), err
+		}, f.length
+	}, before: "3", after: "3", answer: "[1:0 2:2]"},
 	"page": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
 		ids := f.append(f.writer(stream.WriterConfig{}), 3)
 		return func() (string, error) {

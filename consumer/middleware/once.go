@@ -55,9 +55,10 @@ func EffectOf(ctx context.Context) Effect {
 //     called, and Repeated is true. Whether that one died before its effect or after it, nobody can tell but who had the
 //     effect. So the handler decides: it asks there, with the Key or an id of its own; or it does it again, where twice is
 //     better than not at all; or it returns consumer.Permanent, for a person to look.
-//   - One that began is not known to be over, and this delivery is not a later attempt than that: after a redrive or a reset,
-//     or since a process is back that had lost its lease. The message is snoozed until RecordsConfig.Hold is over, and then
-//     the handler is called, with Repeated true.
+//   - One that began is not known to be over, and this delivery is not a later attempt than that; or it is a lower attempt
+//     than the last: since it is a process's that was frozen and has lost its lease, or attempts began anew, after a redrive, a
+//     reset, or the crash of an exclusive owner. The message is snoozed until RecordsConfig.Hold is over, and then the handler is
+//     called, with Repeated true.
 //
 // A handler that returns an error before it has done anything says so by [WithoutEffect]; its attempt then leaves no trace. The
 // other middleware of this package does. An error of which nothing is said may have had its effect.

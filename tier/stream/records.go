@@ -35,9 +35,11 @@ type RecordsConfig struct {
 	// 30 days, or Keep if that is longer; at most 366 days. These are few: of messages that fail, and of processes that die.
 	// Shorter than dead letters wait for whoever redrives them, a redriven message is taken for a new one.
 	KeepOpen time.Duration
-	// Hold is how long an effect that has begun keeps off the next begin, unless that is of a later attempt, which only
-	// follows when the earlier one is over or has lost its lease. Default 30 s, the default lease; take the group's. Shorter, one
-	// that is alive may be joined by another after the group was reset; longer, a message waits that was redriven after a crash.
+	// Hold is how long an effect that has begun keeps off other begins: while it is not known to be over, those of the same
+	// attempt; and those of lower attempts, which are of who has lost the message and does not know. A higher attempt only follows
+	// when the earlier one is over or has lost its lease, and is not kept off. Default 30 s, the default lease; take the
+	// group's. Shorter, a process that was frozen may join the one that has its message now; longer, a message waits whose
+	// attempts begin anew: after a crash of an exclusive owner, a redrive, or a reset of the group.
 	Hold time.Duration
 }
 

@@ -74,6 +74,9 @@ func TestRecords(t *testing.T) {
 		require.NoError(t, r.Withdraw(f.ctx, again))
 		require.Equal(t, "left 1", f.record("a"), "the first may have had its effect")
 
+		require.NoError(t, r.Leave(f.ctx, f.begin(r, "c", 3)))
+		require.Equal(t, stream.EffectHeld, f.begin(r, "c", 2).State, "of who has lost it")
+
 		last := f.begin(r, "a", 2)
 		require.Equal(t, 1, last.Earlier)
 		require.NoError(t, r.Done(f.ctx, last))
@@ -112,6 +115,9 @@ func TestRecordsOfTheDead(t *testing.T) {
 		require.Equal(t, stream.EffectHeld, f.begin(r, "a", 3).State, "the frozen one cannot begin again")
 		require.NoError(t, r.Done(f.ctx, frozen))
 		require.Equal(t, stream.EffectDone, f.begin(r, "a", 5).State)
+		record := f.text("GET", f.addr().DoneKey("mailer", "a"))
+		require.NoError(t, r.Done(f.ctx, now))
+		require.Equal(t, record, f.text("GET", f.addr().DoneKey("mailer", "a")), "the first stays, and its time is not prolonged")
 
 		// The hold ends by the server's clock.
 		short := f.records(stream.RecordsConfig{Hold: time.Millisecond})
@@ -183,7 +189,7 @@ func TestRecordsModel(t *testing.T) {
 				switch {
 				case state == "done":
 					require.Equal(rt, stream.EffectDone, e.State)
-				case state == "begun" && attempt <= at:
+				case state == "begun" && attempt <= at, state == "left" && attempt < at:
 					require.Equal(rt, stream.EffectHeld, e.State)
 				default:
 					require.Equal(rt, stream.EffectBegun, e.State)

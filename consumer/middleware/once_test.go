@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"github.com/echomq/pipeline/consumer"
 	"github.com/echomq/pipeline/consumer/middleware"
@@ -189,3 +190,52 @@ func TestOnceWithoutItsServer(t *testing.T) {
 type at string
 
 func (u at) URL() string { return string(u) }
+
+// TestHeldBackHasNoEffect: a message that other middleware holds back, inside of Once, is none that may have had its effect.
+func TestHeldBackHasNoEffect(t *testing.T) {
+	t.Parallel()
+	r := newRecords(t, tiertest.Shared(t, tiertest.Valkey), stream.RecordsConfig{})
+	must := must(t)
+	same := func(*consumer.Delivery) string { return "same" }
+	used := func(m middleware.Middleware, err error) middleware.Middleware { // by a message that fails
+		calls := 0
+		_ = must(m, err)(answers(&calls, errMailbox))(t.Context(), delivery(100))
+		require.Equal(t, 1, calls)
+		return m
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	dedup := must(middleware.Dedup(middleware.DedupConfig{Size: 1, ID: same}))
+	once := must(middleware.Once(middleware.OnceConfig{Records: r}))
+	held := map[string]middleware.Middleware{
+		"limit":   must(middleware.RateLimit(rate.NewLimiter(0, 0))),
+		"by key":  used(middleware.RateLimitByKey(middleware.KeyedLimitConfig{Limit: 0.001, Burst: 1, Key: same})),
+		"breaker": used(middleware.Breaker(middleware.BreakerConfig{Failures: 1, Hold: -1})),
+	}
+	for name, m := range held {
+		calls := 0
+		err := middleware.Chain(answers(&calls), once, m)(t.Context(), delivery(len(name)))
+		v, _ := consumer.VerdictOf(err)
+		require.Equal(t, consumer.VerdictSnooze, v, name)
+		require.Zero(t, calls, name)
+		e, err := r.Begin(t.Context(), delivery(len(name)).ID.String(), 1)
+		require.NoError(t, err)
+		require.Equal(t, stream.EffectBegun, e.State, name)
+		require.Zero(t, e.Earlier, name)
+	}
+
+	// Dedup, of two at once: both use the same instance.
+	first := make(chan error, 1)
+	handler := dedup(func(context.Context, *consumer.Delivery) error {
+		close(begun)
+		<-end
+		return nil
+	})
+	go func() { first <- handler(context.Background(), delivery(20)) }()
+	<-begun
+	requireSnoozed(t, once(handler)(t.Context(), delivery(21)), time.Second)
+	e, err := r.Begin(t.Context(), delivery(21).ID.String(), 1)
+	require.NoError(t, err)
+	require.Zero(t, e.Earlier)
+	close(end)
+	require.NoError(t, <-first)
+}

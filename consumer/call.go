@@ -127,6 +127,7 @@ func (r *run) sync() ([]tier.Held, error) {
 	}
 	if err == nil {
 		r.fenced.Store(false)
+		r.uncertain.Store(true)
 	}
 	return held, err
 }

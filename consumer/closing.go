@@ -4,7 +4,14 @@ import "github.com/echomq/pipeline/codec"
 
 // close stops beginning entries: those that were not begun are to be handed back. A pack that was begun goes on.
 func (t *tracker) close() {
+	if t.closed {
+		return
+	}
 	t.closed = true
+	if t.lanes != nil {
+		t.closeLanes()
+		return
+	}
 	for n := t.waiting.count; n > 0; n-- {
 		f := t.waiting.first()
 		t.waiting.pop()

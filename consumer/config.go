@@ -62,6 +62,10 @@ type Config struct {
 	Backoff time.Duration
 	// MaxBackoff is where Backoff ends to grow. Default 10 minutes.
 	MaxBackoff time.Duration
+	// Order says which messages wait for each other: None, which is the default, those of one key (ByKey), or all (Strict).
+	// Among what this consumer holds; see the package's page for what else it needs. With an order a message that fails
+	// holds up those behind it. Strict leaves Concurrency at 1, which is its default then.
+	Order Order
 	// DrainTimeout is how long handlers may go on after the end of Run's context. Default 10 s. Too short, work is
 	// interrupted and done again elsewhere; longer than the patience of whoever stops the process, the process is killed
 	// and what it holds waits for its lease.
@@ -81,6 +85,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = defaultConcurrency
+		if c.Order == Strict {
+			c.Concurrency = 1
+		}
 	}
 	if c.MaxInFlight == 0 {
 		c.MaxInFlight = max(c.Concurrency, min(maxDefaultInFlight, max(minDefaultInFlight, inFlightPerWorker*c.Concurrency)))
@@ -117,6 +124,10 @@ func (c *Config) validate() error {
 		return refuse("Name has %d bytes, at most %d", len(c.Name), maxNamePrefix)
 	case c.Concurrency < 1 || c.Concurrency > maxInFlight:
 		return refuse("Concurrency is %d, want 1 to %d", c.Concurrency, maxInFlight)
+	case int(c.Order) >= len(orders):
+		return refuse("Order is %s, want None, ByKey or Strict", c.Order)
+	case c.Order == Strict && c.Concurrency > 1:
+		return refuse("Concurrency is %d with Order Strict, want 1: one message is handled at a time", c.Concurrency)
 	case c.MaxInFlight < c.Concurrency:
 		return refuse("MaxInFlight is %d, below the Concurrency of %d: workers would never have a message", c.MaxInFlight, c.Concurrency)
 	case c.MaxInFlight > maxInFlight:

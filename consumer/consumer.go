@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -50,6 +51,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	member, err := c.join(ctx)
 	if err != nil {
 		return fmt.Errorf("consumer: join: %w", err)
+	}
+	if err := c.cfg.orderable(member); err != nil {
+		return errors.Join(err, member.Leave(context.WithoutCancel(ctx)))
 	}
 	close(c.ready)
 	return newRun(c, ctx, member).untilStopped(ctx)

@@ -20,10 +20,10 @@ type desk struct {
 	room    chan struct{} // there may be room again
 }
 
-func newDesk(values context.Context, max, maxBytes int, p policy, gauge func(delta int)) *desk {
+func newDesk(values context.Context, max, maxBytes int, p policy, o Order, gauge func(delta int)) *desk {
 	d := &desk{
 		gauge:   gauge,
-		t:       newTracker(values, max, maxBytes, p),
+		t:       newTracker(values, max, maxBytes, p, o),
 		through: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	d.work.L = &d.mu
@@ -45,6 +45,7 @@ func (d *desk) change(f func(t *tracker)) {
 	f(d.t)
 	delta := d.t.messages - messages
 	through := len(d.t.through) > 0
+	d.wakeLanes(0)
 	d.mu.Unlock()
 	if delta != 0 {
 		d.gauge(delta)
@@ -88,6 +89,14 @@ func (d *desk) wake(workers int) {
 	}
 }
 
+// wakeLanes tells workers of lanes that can go on, but for those that this one sees itself.
+func (d *desk) wakeLanes(own int) {
+	if s := d.t.lanes; s != nil {
+		d.wake(s.woken - own)
+		s.woken = 0
+	}
+}
+
 // begin waits for a message; false when there will be none.
 func (d *desk) begin() (*flight, *message, bool) {
 	d.mu.Lock()
@@ -107,6 +116,7 @@ func (d *desk) begin() (*flight, *message, bool) {
 func (d *desk) finish(f *flight, m *message, err error) outcome {
 	d.mu.Lock()
 	o, through := d.t.finish(f, m, err)
+	d.wakeLanes(1) // its worker begins the next one
 	d.mu.Unlock()
 	if through {
 		signal(d.through)
@@ -196,6 +206,7 @@ func (d *desk) ask(f func(t *tracker)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f(d.t)
+	d.wakeLanes(0)
 }
 
 // inFlight narrows entries down to those that are in flight still, in place.

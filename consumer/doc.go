@@ -25,8 +25,25 @@
 //
 // # Order
 //
-// None. Messages are begun in the order in which they were fetched, on several workers, and failed ones come back later.
-// A consumer with Concurrency 1, alone in its group, handles them in order until one fails.
+// Config.Order says which messages wait for each other:
+//
+//   - [None], the default: none. Messages are begun in the order in which they were fetched, on several workers, and failed
+//     ones come back later.
+//   - [ByKey]: those of one key are handled in the order of their positions, one at a time; other keys go on. Messages without
+//     a key wait for nobody.
+//   - [Strict]: all of them, one at a time.
+//
+// A message that fails is parked, and holds up those behind it in its order until it is done or in the dead letters. By key,
+// they are parked behind it at once, which is no attempt of theirs and leaves the room in flight to other keys; strictly, they
+// stay in flight and nothing is read. What is parked when the consumer begins holds up its key as well; while more than 65,536
+// messages are parked nothing new is read, since of each the key is held in memory. A key costs memory only while one of its
+// messages is in flight or parked.
+//
+// The order is that of the messages that this consumer handles: of several consumers of a group each keeps its own, and one
+// key may be with two of them. So a group keeps order with one consumer only. When that one was killed, what it had
+// in flight comes after its lease, and what is new does not wait for it. A message can come again after later ones of its
+// key when a lease was lost, a group was reset, or a dead letter was given back; and a hung handler holds up its key, and, once
+// messages of that key fill the room in flight, all others.
 //
 // # What never reaches the handler
 //

@@ -25,6 +25,7 @@ type fetcher struct {
 	failed  int  // reads in a row
 	suspect bool // entries may be held here that nobody knows of
 	newest  codec.EntryID
+	census  census
 }
 
 func (r *run) fetchLoop() {
@@ -39,6 +40,9 @@ func (r *run) fetchLoop() {
 // step does what is due; false ends the loop.
 func (f *fetcher) step() bool {
 	if f.suspect && !f.recoverAlone() {
+		return false
+	}
+	if !f.learnParked() {
 		return false
 	}
 	room, due := f.ask()
@@ -160,6 +164,7 @@ func (f *fetcher) noticeRewind(leased []tier.Leased) {
 	}
 	if first := leased[0].Entry; first.Compare(f.newest) <= 0 {
 		f.metrics.rewinds.Inc()
+		f.uncertain.Store(true)
 		f.log.warn("the group went back: it was reset, or the server lost its newest data; what was handled since comes again",
 			slog.String("from", first.String()), slog.String("newest", f.newest.String()))
 	}
@@ -195,7 +200,11 @@ func (f *fetcher) recover(fetched []tier.Leased) bool {
 			f.metrics.released[releasedStranded].Add(float64(len(stranded)))
 			f.log.warn("entries were given to this consumer by a call whose reply was lost; they are released",
 				slog.Int("entries", len(stranded)))
-			f.park(stranded, time.Now())
+			f.desk.change(func(t *tracker) {
+				for _, h := range stranded {
+					t.stray(h.Entry, time.Now())
+				}
+			})
 		}
 		f.suspect = false
 		return nil

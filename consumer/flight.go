@@ -28,6 +28,7 @@ type message struct {
 	Delivery
 	ctx     handling
 	running bool
+	lane    *lane // it waits in, or holds up; nil: none
 
 	fate   fate
 	pause  time.Duration // until it is due: fateAgain, fateLater

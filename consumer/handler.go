@@ -25,4 +25,7 @@ type Delivery struct {
 	// Attempt is 1 at first, and one more each time that the message is delivered. Deliveries that a stop has cut short, or
 	// that were snoozed, do not count.
 	Attempt int
+	// Replay says that the message is older than the live part of the log: it was there when the source began, and is handled
+	// to catch up. Only exclusive sources set it; a group never does.
+	Replay bool
 }

@@ -134,6 +134,14 @@ func (m pulled) PutAside(ctx context.Context, entries []tier.Aside) error {
 	return m.p.call(ctx, "put aside", func() error { return m.Member.PutAside(ctx, entries) })
 }
 
+func (m pulled) Parked(ctx context.Context) (out []tier.Parked, err error) {
+	teller := m.Member.(interface {
+		Parked(ctx context.Context) ([]tier.Parked, error)
+	})
+	err = m.p.call(ctx, "parked", func() error { out, err = teller.Parked(ctx); return err })
+	return out, err
+}
+
 func (m pulled) Retire(ctx context.Context) error {
 	return m.p.call(ctx, "retire", func() error { return m.Member.Retire(ctx) })
 }

@@ -24,8 +24,18 @@ func (q *queue[T]) pop() {
 	q.count--
 }
 
+// at is the i-th oldest; there must be one.
+func (q *queue[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+// swap exchanges the i-th and the j-th oldest.
+func (q *queue[T]) swap(i, j int) {
+	mask := len(q.ring) - 1
+	i, j = (q.head+i)&mask, (q.head+j)&mask
+	q.ring[i], q.ring[j] = q.ring[j], q.ring[i]
+}
+
 func (q *queue[T]) grow() {
-	ring := make([]T, max(16, 2*len(q.ring)))
+	ring := make([]T, max(4, 2*len(q.ring)))
 	n := copy(ring, q.ring[q.head:])
 	copy(ring[n:], q.ring[:q.head])
 	q.ring, q.head = ring, 0

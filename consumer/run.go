@@ -37,6 +37,8 @@ type run struct {
 	fenced  atomic.Bool // a call was refused, and no Sync has been made since
 	settled atomic.Bool // something was, and no checkpoint has been made since
 
+	uncertain atomic.Bool // what is parked may be another than is known here
+
 	workers conc.WaitGroup
 	loops   conc.WaitGroup
 
@@ -59,7 +61,8 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 		log:     newThrottle(log),
 	}
 	r.settled.Store(true) // by whoever was here before
-	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, c.cfg.policy(), func(delta int) { r.metrics.inFlight.Add(float64(delta)) })
+	r.uncertain.Store(true)
+	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, c.cfg.policy(), c.cfg.Order, func(delta int) { r.metrics.inFlight.Add(float64(delta)) })
 	r.desk.upcasts = c.cfg.Upcasts
 	r.calls, r.endCalls = context.WithCancel(values)
 	r.fetching, r.stopFetching = context.WithCancel(ctx)

@@ -166,8 +166,8 @@ func (s *settler) wasPutAside(batch []*flight, list []tier.Aside) {
 	}
 	now := time.Now()
 	s.desk.change(func(t *tracker) {
-		for _, f := range batch {
-			t.remove(f)
+		for i, f := range batch {
+			t.putAside(f, firstDue(list[i].Open))
 		}
 		if some {
 			t.dueBy(now.Add(next))

@@ -61,7 +61,7 @@ func TestFetchSizesByBytes(t *testing.T) {
 }
 
 func TestTrackerBytes(t *testing.T) {
-	tr := newTracker(t.Context(), 100, 4000, policy{})
+	tr := newTracker(t.Context(), 100, 4000, policy{}, None)
 	l := leasedEntry(1, 1, false, false)
 	l.Bytes = 3000 - 2*perMessage
 	tr.take([]tier.Leased{l})
@@ -76,7 +76,7 @@ func TestTrackerBytes(t *testing.T) {
 
 // What is done does not stay in memory for what was fetched with it.
 func TestLargeFlightsShareNothing(t *testing.T) {
-	tr := newTracker(t.Context(), 100, 1<<30, policy{})
+	tr := newTracker(t.Context(), 100, 1<<30, policy{}, None)
 	freed := make(chan int, 10)
 	leased := make([]tier.Leased, 10)
 	for i := range leased {

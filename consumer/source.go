@@ -53,6 +53,12 @@ type Member interface {
 	Leave(ctx context.Context) error
 }
 
+// parkedTeller is what a Member is, too, whose consumer keeps an order: Parked lists what is parked, of whomever. It is asked
+// at the start, and when something may be there, or gone, that the consumer has not seen.
+type parkedTeller interface {
+	Parked(ctx context.Context) ([]tier.Parked, error)
+}
+
 // Group is a group of a stream as a Source. Joining creates the group if there is none.
 func Group(g *stream.Group) Source {
 	if g == nil {

@@ -33,13 +33,14 @@ type tracker struct {
 	bytes       int                         // that they weigh
 	waiting     queue[*flight]              // with messages that no worker was given
 	through     []*flight                   // waiting for the settler
+	lanes       *lanes                      // what waits for each other, in place of waiting; nil: nothing does
 	closed      bool                        // nothing is begun any more
 	interrupted bool                        // errors of handlers do not count any more
 }
 
-func newTracker(values context.Context, max, maxBytes int, p policy) *tracker {
+func newTracker(values context.Context, max, maxBytes int, p policy, o Order) *tracker {
 	return &tracker{
-		max: max, maxBytes: maxBytes, values: values, policy: p,
+		max: max, maxBytes: maxBytes, values: values, policy: p, lanes: newLanes(o),
 		flights: map[codec.EntryID]*flight{}, released: map[codec.EntryID]time.Time{},
 	}
 }
@@ -62,6 +63,9 @@ func (t *tracker) room(workers int) room {
 	r.take = min(r.messages, max(0, maxEntries-len(t.flights)))
 	if len(t.released) < maxEntries {
 		r.read = r.take
+	}
+	if t.lanes != nil {
+		t.lanes.narrow(&r, workers)
 	}
 	return r
 }
@@ -94,9 +98,14 @@ func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*handling)
 
 func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	f.entry, f.deliveries, f.weight = l.Entry, l.Deliveries, weightOf(l)
+	t.unrelease(f.entry)
+	ordered := t.lanes != nil && !t.closed
+	if ordered {
+		t.lanes.unpark(f.entry)
+	}
 	for i := range l.Records {
 		m := &f.messages[i]
-		m.Record, m.Attempt, m.ctx.Context = l.Records[i], l.Deliveries, t.values
+		m.Record, m.Attempt, m.Replay, m.ctx.Context = l.Records[i], l.Deliveries, l.Replay, t.values
 		if f.narrowed = l.Open != nil; f.narrowed {
 			m.Attempt = l.Open[i].Attempt
 		}
@@ -108,11 +117,15 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 			m.fate, m.reason, m.cause = fateDead, reason, deadUnfinished
 		case f.narrowed && l.Open[i].Delay > 0:
 			m.fate, m.pause = fateLater, l.Open[i].Delay
+			if ordered {
+				t.blockLane(m)
+			}
+		case ordered:
+			t.lanes.push(turn{f, m})
 		default:
 			f.left++
 		}
 	}
-	delete(t.released, f.entry)
 	t.flights[f.entry] = f
 	t.messages += len(f.messages)
 	t.bytes += f.weight
@@ -127,6 +140,9 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	case f.left == 0:
 		t.through = append(t.through, f)
 		return 0
+	case ordered:
+		f.next = len(f.messages) // the lanes have them
+		return 0
 	}
 	t.waiting.push(f)
 	return f.left
@@ -134,6 +150,9 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 
 // begin gives out the next message. Those that are judged already, and those of entries that were lost, are passed over.
 func (t *tracker) begin() (*flight, *message) {
+	if t.lanes != nil {
+		return t.beginLane()
+	}
 	for t.waiting.count > 0 {
 		f := t.waiting.first()
 		for f.next < len(f.messages) && !f.dropped {
@@ -149,13 +168,23 @@ func (t *tracker) begin() (*flight, *message) {
 	return nil, nil
 }
 
-// finish takes a message back from its worker. It tells how that counts, and whether its entry is through now.
+// finish takes a message back from its worker. It tells how that counts, and whether an entry is through now: its own, or
+// one that is parked behind it.
 func (t *tracker) finish(f *flight, m *message, err error) (o outcome, through bool) {
+	before := len(t.through)
+	o = t.judge(f, m, err)
+	if t.lanes != nil {
+		t.lanes.end(m.lane)
+	}
+	return o, len(t.through) > before
+}
+
+func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
 	m.running = false
 	f.left--
 	switch {
 	case f.dropped:
-		return outcomeLost, false
+		return outcomeLost
 	case err != nil && t.interrupted:
 		o = outcomeInterrupted
 	default:
@@ -166,12 +195,14 @@ func (t *tracker) finish(f *flight, m *message, err error) (o outcome, through b
 				m.cause = deadPermanent
 			}
 		}
+		if m.fate != fateDone && t.lanes != nil && !t.closed {
+			t.blockLane(m)
+		}
 	}
-	if f.left > 0 {
-		return o, false
+	if f.left == 0 {
+		t.through = append(t.through, f)
 	}
-	t.through = append(t.through, f)
-	return o, true
+	return o
 }
 
 // collect moves what is through into by, each to its verdict, and reports whether there was any.
@@ -188,20 +219,29 @@ func (t *tracker) collect(by *[verdicts][]*flight) bool {
 
 // remove ends a flight: it was settled or buried, or there is nothing to be done about it.
 func (t *tracker) remove(f *flight) {
-	if t.flights[f.entry] == f {
-		delete(t.flights, f.entry)
-		t.messages -= len(f.messages)
-		t.bytes -= f.weight
-		if f.suspect {
-			t.suspects--
-		}
+	if t.forget(f) && t.lanes != nil {
+		t.lanes.unpark(f.entry)
 	}
+}
+
+// forget is remove of a flight that comes again: what waits for it goes on waiting.
+func (t *tracker) forget(f *flight) bool {
+	if t.flights[f.entry] != f {
+		return false
+	}
+	delete(t.flights, f.entry)
+	t.messages -= len(f.messages)
+	t.bytes -= f.weight
+	if f.suspect {
+		t.suspects--
+	}
+	return true
 }
 
 // park notes that an entry was released until due. If it is in flight, its flight ends.
 func (t *tracker) park(e codec.EntryID, due time.Time) {
 	if f := t.flights[e]; f != nil {
-		t.remove(f)
+		t.forget(f)
 	}
 	t.released[e] = due
 	if t.due.IsZero() || due.Before(t.due) {
@@ -244,7 +284,10 @@ func (t *tracker) entries() []codec.EntryID {
 // returns how many are in flight.
 func (t *tracker) vanished(entries []codec.EntryID) (n int) {
 	for _, e := range entries {
-		delete(t.released, e)
+		t.unrelease(e)
+		if t.flights[e] == nil && t.lanes != nil {
+			t.lanes.unpark(e)
+		}
 		if f := t.flights[e]; f != nil && !f.gone && !f.unsure {
 			f.gone = true
 			n++
@@ -265,7 +308,10 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 	}
 	for e := range t.released {
 		if !known[e] {
-			delete(t.released, e)
+			t.unrelease(e)
+			if t.lanes != nil {
+				t.lanes.unpark(e)
+			}
 		}
 	}
 	for e, f := range t.flights {
@@ -282,10 +328,15 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 	return lost, running, unknown
 }
 
-// drop ends a flight whose entry is not this consumer's any more, and returns the contexts of its handlers.
+// drop ends a flight whose entry is not this consumer's any more, and returns the contexts of its handlers. If it may have
+// been put aside, what waits for it goes on waiting until it was asked what is parked.
 func (t *tracker) drop(f *flight) (running []*handling) {
 	f.dropped = true
-	t.remove(f)
+	if f.unsure {
+		t.forget(f)
+	} else {
+		t.remove(f)
+	}
 	return f.running(nil)
 }
 

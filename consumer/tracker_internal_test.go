@@ -104,7 +104,7 @@ type task struct {
 func TestTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 12
-		tr, w := newTracker(t.Context(), limit, 1<<30, policy{base: time.Second, longest: time.Minute}), &twin{}
+		tr, w := newTracker(t.Context(), limit, 1<<30, policy{base: time.Second, longest: time.Minute}, None), &twin{}
 		var running []task
 		var settling []*flight
 		ids := 0
@@ -366,7 +366,7 @@ func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
 }
 
 func TestTrackerRoom(t *testing.T) {
-	tr := newTracker(t.Context(), 10_000, 1<<30, policy{})
+	tr := newTracker(t.Context(), 10_000, 1<<30, policy{}, None)
 	tr.take(slices.Collect(func(yield func(tier.Leased) bool) {
 		for i := range maxEntries - 1 {
 			yield(leasedEntry(i, 1, false))
@@ -384,7 +384,7 @@ func TestTrackerRoom(t *testing.T) {
 
 func TestTrackerDue(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	tr := newTracker(t.Context(), 10, 1<<30, policy{})
+	tr := newTracker(t.Context(), 10, 1<<30, policy{}, None)
 	require.Zero(t, tr.due)
 	tr.park(entryAt(1), at(50))
 	tr.park(entryAt(2), at(40))

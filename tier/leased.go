@@ -14,6 +14,14 @@ type Leased struct {
 	Deliveries int            // this one included, 1 at first
 	Open       []Open         // of Records, one for one, when others of the pack are done, or one has an attempt of its own; nil: all are at attempt Deliveries
 	Bytes      int            // of the fields and values of the whole entry
+	Replay     bool           // it is older than the live part of the log; only exclusive sources know
+}
+
+// Parked is a message that is nobody's until it is due.
+type Parked struct {
+	Position codec.Position
+	Key      string
+	Delay    time.Duration // until it is due; not above 0: it is
 }
 
 // Open is a message of an entry that is not done: neither settled nor given up.

@@ -74,7 +74,7 @@ var roles = map[string][]need{
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("owners", "HGET", "f"),
 		on("owners", "HSET", "f", "v"), on("owners", "HDEL", "f"), on("owners", "HEXISTS", "f"), on("owners", "HINCRBY", "f", "1"),
 		on("owners", "HGETALL"), on("owners", "DEL"), on("retry", "ZADD", "0", "m"), on("retry", "ZREM", "m"), on("retry", "ZRANGE", "0", "0"),
-		on("retry", "ZRANGEBYSCORE", "0", "0"), on("retry", "DEL"), on("open", "HGET", "f"), on("open", "HSET", "f", "v"), on("open", "HDEL", "f"),
+		on("retry", "ZRANGEBYSCORE", "0", "0"), on("retry", "ZSCAN", "0"), on("retry", "DEL"), on("open", "HGET", "f"), on("open", "HMGET", "f"), on("open", "HSET", "f", "v"), on("open", "HDEL", "f"),
 		on("open", "DEL"), on("dead", "XADD", "*", "f", "v"),
 	),
 	"operator": append(

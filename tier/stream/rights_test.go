@@ -199,6 +199,7 @@ func consumerWork(f *fixture, client *tier.Client) error {
 		func() error {
 			return m.PutAside(f.ctx, []tier.Aside{{Entry: leased[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}, Dead: []tier.Letter{{Index: -1, Reason: "test"}}}})
 		},
+		func() error { _, err := m.Parked(f.ctx); return err },
 		func() error { _, err := m.Due(f.ctx, 1); return err },
 		func() error { return m.Release(f.ctx, returned(heldOf(leased[2:3])), 0) },
 		func() error { _, err := m.TakeOver(f.ctx, 10, allSuspects); return err },

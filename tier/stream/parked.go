@@ -1,0 +1,107 @@
+package stream
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// parkedPage is how many parked entries one call brings: packs among them may be large.
+const parkedPage = 32
+
+// Parked lists the messages of the group that are parked, whoever parked them, in no order: with their keys, which are read
+// from the log, and when they are due. It goes through them page by page, so one that is parked or taken up meanwhile may
+// be listed or not. What was trimmed is left out: Due tells of it.
+func (m *Member) Parked(ctx context.Context) (parked []tier.Parked, err error) {
+	now, err := m.group.place.client.Now(ctx, m.group.place.addr.LogKey())
+	if err != nil {
+		return nil, err
+	}
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		var due []string // entry, ms, ...
+		if due, cursor, err = m.scanRetry(ctx, cursor); err != nil {
+			return nil, err
+		}
+		for len(due) > 0 {
+			n := min(len(due), 2*parkedPage)
+			if parked, err = m.parkedOf(ctx, parked, due[:n], now.UnixMilli()); err != nil {
+				return nil, err
+			}
+			due = due[n:]
+		}
+	}
+	return parked, nil
+}
+
+func (m *Member) scanRetry(ctx context.Context, cursor uint64) (due []string, next uint64, err error) {
+	p := m.group.place
+	key := p.addr.RetryKey(m.group.cfg.Name)
+	reply, err := p.client.Do(ctx, key, p.client.B().Zscan().Key(key).Cursor(cursor).Count(1000).Build())
+	if err != nil {
+		return nil, 0, err
+	}
+	page, err := reply.AsScanEntry()
+	if err != nil {
+		return nil, 0, tier.Wrap("ZSCAN", key, err)
+	}
+	return page.Elements[:len(page.Elements)&^1], page.Cursor, nil
+}
+
+// parkedOf appends the messages of a page of parked entries.
+func (m *Member) parkedOf(ctx context.Context, dst []tier.Parked, due []string, now int64) ([]tier.Parked, error) {
+	p := m.group.place
+	log, open := p.addr.LogKey(), p.addr.OpenKey(m.group.cfg.Name)
+	ids, cmds := make([]string, 0, len(due)/2), make([]rueidis.Completed, 0, len(due)/2)
+	delays := make(map[codec.EntryID]time.Duration, len(due)/2)
+	for i := 0; i < len(due); i += 2 {
+		id, err := codec.ParseEntryID(due[i])
+		if err != nil {
+			continue // of another program
+		}
+		at, _ := strconv.ParseFloat(due[i+1], 64)
+		delays[id] = time.Duration(int64(at)-now) * time.Millisecond
+		ids = append(ids, due[i])
+		cmds = append(cmds, p.client.B().Xrange().Key(log).Start(due[i]).End(due[i]).Build())
+	}
+	if len(ids) == 0 {
+		return dst, nil
+	}
+	reply, err := p.client.Do(ctx, open, p.client.B().Hmget().Key(open).Field(ids...).Build())
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tier.Texts("HMGET "+open, reply, len(ids))
+	if err != nil {
+		return nil, err
+	}
+	results, err := p.client.DoMulti(ctx, log, cmds...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range results {
+		reply, err := results[i].ToMessage()
+		if err != nil {
+			return nil, tier.Wrap("XRANGE", log, err)
+		}
+		entries, err := entriesOf(reply)
+		if err != nil {
+			return nil, err
+		}
+		leased, err := m.leased(ctx, entries, nil)
+		if err != nil {
+			return nil, err
+		}
+		for k := range leased {
+			narrow(&leased[k], openOf(rows[i], 0, now))
+			for _, r := range leased[k].Records {
+				dst = append(dst, tier.Parked{Position: r.Position, Key: r.Key, Delay: delays[leased[k].Entry]})
+			}
+		}
+	}
+	return dst, nil
+}

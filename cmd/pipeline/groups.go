@@ -42,7 +42,7 @@ LEASE that has ended means that it holds entries and is silent.`,
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
-				return a.groups(ctx, client, addr, consumers)
+				return a.partsGroups(ctx, client, addr, consumers)
 			})
 		},
 	}
@@ -50,7 +50,7 @@ LEASE that has ended means that it holds entries and is silent.`,
 	return cmd
 }
 
-func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address, consumers bool) error {
+func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address, consumers bool, part string) error {
 	list, err := stream.GroupDetails(ctx, client, addr.String())
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address
 	a.done = len(list)
 	if a.json() {
 		for i := range list {
-			if err := a.printObject(groupJSON(&list[i], consumers)); err != nil {
+			if err := a.printObject(groupJSON(&list[i], consumers, part)); err != nil {
 				return err
 			}
 		}
@@ -99,7 +99,7 @@ type consumerJSON struct {
 	Overdue  bool     `json:"lease_ended"`
 }
 
-func groupJSON(g *stream.GroupDetail, consumers bool) any {
+func groupJSON(g *stream.GroupDetail, consumers bool, part string) any {
 	var who []consumerJSON
 	if consumers {
 		who = make([]consumerJSON, len(g.Who))
@@ -112,6 +112,7 @@ func groupJSON(g *stream.GroupDetail, consumers bool) any {
 		}
 	}
 	return struct {
+		Partition     string            `json:"partition,omitempty"`
 		Group         string            `json:"group"`
 		State         stream.GroupState `json:"state"`
 		Lag           int64             `json:"lag"`
@@ -130,7 +131,7 @@ func groupJSON(g *stream.GroupDetail, consumers bool) any {
 		Lease         float64           `json:"lease_seconds"`
 		Who           []consumerJSON    `json:"consumer_list,omitzero"`
 	}{
-		g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Parked, g.Consumers, g.Dead,
+		part, g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Parked, g.Consumers, g.Dead,
 		entryText(g.OldestUnread), g.OldestUnreadAge.Seconds(), entryText(g.OldestPending), g.OldestPendingAge.Seconds(),
 		entryText(g.LastDelivered), entryText(g.Start), entryText(g.Floor), g.Lease.Seconds(), who,
 	}

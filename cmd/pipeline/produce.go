@@ -150,7 +150,7 @@ func (p *produce) run(ctx context.Context) error {
 			return err
 		}
 		defer release()
-		w, err := stream.NewWriter(client, cfg)
+		w, err := p.appender(ctx, client, cfg)
 		if err != nil {
 			return err
 		}

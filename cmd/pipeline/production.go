@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/input"
@@ -18,7 +19,7 @@ import (
 // as a whole or not at all.
 type production struct {
 	*produce
-	writer *stream.Writer
+	writer appender
 	rows   input.Reader
 
 	begun       time.Time
@@ -191,7 +192,7 @@ func (p *production) write(ctx context.Context, batch []codec.Message) error {
 // writeOnce writes one message after another, unless its key was seen.
 func (p *production) writeOnce(ctx context.Context, batch []codec.Message) error {
 	for i := range batch {
-		id, fresh, err := p.writer.AppendOnce(ctx, p.keys[i], p.window, batch[i])
+		id, fresh, err := p.writer.(*stream.Writer).AppendOnce(ctx, p.keys[i], p.window, batch[i])
 		if err == nil && !fresh {
 			p.duplicates++
 			continue
@@ -206,10 +207,13 @@ func (p *production) writeOnce(ctx context.Context, batch []codec.Message) error
 // wrote counts what was written, or of n messages that it may have been.
 func (p *production) wrote(ids []codec.ID, n int, err error) error {
 	if err != nil {
+		ids = slices.DeleteFunc(ids, codec.ID.IsZero) // what some partitions took
 		if tier.OutcomeUnknown(err) {
-			p.unknown = n
+			p.unknown = n - len(ids)
 		}
-		return err
+		if len(ids) == 0 {
+			return err
+		}
 	}
 	if p.written == 0 {
 		p.first = ids[0]
@@ -217,7 +221,7 @@ func (p *production) wrote(ids []codec.ID, n int, err error) error {
 	p.last = ids[len(ids)-1]
 	p.written += len(ids)
 	p.app.done = p.written
-	return nil
+	return err
 }
 
 // outlive returns a context that ends d after ctx.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,10 +38,14 @@ everything.`,
 
 func (a *app) streams(ctx context.Context, client *tier.Client, scopes []string) (err error) {
 	named := len(scopes) > 0
-	if !named {
-		if scopes, err = client.Scopes(ctx); err != nil {
-			return err
-		}
+	given := scopes
+	if named {
+		scopes, err = parts(ctx, client, scopes[0])
+	} else {
+		scopes, err = client.Scopes(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	var table []stream.Info // whose columns are known at the end
 	for _, scope := range scopes {
@@ -63,7 +68,7 @@ func (a *app) streams(ctx context.Context, client *tier.Client, scopes []string)
 	case a.done > 0 && !a.json():
 		return a.print(show.Table(streamsTable(table)))
 	case a.done == 0 && named:
-		return notFound(fmt.Sprintf("scope %s has no streams: check its name ('pipeline streams' lists all), or append to one first", scopes[0]))
+		return notFound(fmt.Sprintf("scope %s has no streams: check its name ('pipeline streams' lists all), or append to one first", given[0]))
 	case a.done == 0:
 		a.note("no streams yet: 'pipeline produce shop/orders FILE' makes one")
 	}
@@ -81,7 +86,7 @@ func streamJSON(s stream.Info) any {
 		First     string      `json:"first"`
 		Last      string      `json:"last"`
 		Groups    int64       `json:"groups"`
-	}{s.Address.String(), s.Brand, s.Exclusive, s.Removed, s.Length, s.Added, entryText(s.First), entryText(s.Last), s.Groups}
+	}{streamName(s), s.Brand, s.Exclusive, s.Removed, s.Length, s.Added, entryText(s.First), entryText(s.Last), s.Groups}
 }
 
 func streamsTable(list []stream.Info) [][]string {
@@ -94,7 +99,7 @@ func streamsTable(list []stream.Info) [][]string {
 		}
 		trimmed = trimmed || s.Added != s.Length
 		rows = append(rows, []string{
-			s.Address.String(), string(s.Brand), show.Number(s.Length), show.Number(s.Added), first, last, show.Number(s.Groups),
+			streamName(s), string(s.Brand), show.Number(s.Length), show.Number(s.Added), first, last, show.Number(s.Groups),
 		})
 	}
 	if !trimmed {
@@ -104,6 +109,14 @@ func streamsTable(list []stream.Info) [][]string {
 		}
 	}
 	return rows
+}
+
+// streamName is the address of a stream as a person writes it: that of one in a partition has its number behind it.
+func streamName(s stream.Info) string {
+	if k, _, ok := strings.Cut(s.Partition, "/"); ok {
+		return strings.TrimSuffix(s.Address.Scope, "."+k) + "/" + s.Address.Stream + "@" + k
+	}
+	return s.Address.String()
 }
 
 // entryText is "" for no entry.

@@ -85,6 +85,9 @@ func TestBadInput(t *testing.T) {
 		{"no group to delete", "group delete a/b --yes", "want the name of a group: --group NAME ('pipeline groups a/b' lists them)"},
 		{"no place", "group reset a/b --group g --yes", "want the place to go to: --to head, new, an id, an entry, or a time"},
 		{"place", "group reset a/b --group g --to old", `--to "old": want new, head, or a place: want an id (`},
+		{"no number of partitions", "scope partition shop --yes", "want how many partitions: --count N"},
+		{"number of partitions", "scope partition shop --count 257", `--count "257": want a whole number from 1 to 256`},
+		{"partition", "tail a/b@x", `address "a/b@x": behind @ stands the number of a partition, 0 to 255`},
 		{"nothing of the dead", "dead letters", `unknown command "letters" of pipeline dead (pipeline dead --help lists them)`},
 		{"no group of the dead", "dead ls a/b", "want the name of a group: --group NAME ('pipeline groups a/b' lists them)"},
 		{"which to redrive", "dead redrive a/b --group g --yes", "want which dead letters: --id ID, --match TEXT or --all ('pipeline dead ls a/b --group g' lists them)"},
@@ -109,7 +112,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "dead", "check", "doctor", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "check", "doctor", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -19,13 +20,15 @@ type Info struct {
 	// Exclusive: its one writer mints the ids.
 	Exclusive bool
 	// Keyed: it has an index of each key's messages.
-	Keyed   bool
-	Removed bool          // by its verb
-	Length  int64         // entries; a pack is one
-	Added   int64         // entries ever added
-	First   codec.EntryID // zero: empty
-	Last    codec.EntryID // the newest id given
-	Groups  int64
+	Keyed bool
+	// Partition is which one it is in, of how many, as in "3/8"; empty: its scope is no partition.
+	Partition string
+	Removed   bool          // by its verb
+	Length    int64         // entries; a pack is one
+	Added     int64         // entries ever added
+	First     codec.EntryID // zero: empty
+	Last      codec.EntryID // the newest id given
+	Groups    int64
 }
 
 // askChunk is how many streams or groups are asked for in one write.
@@ -67,6 +70,7 @@ func (r streamRow) info(scope string) Info {
 	return Info{
 		Address: tier.Address{Scope: scope, Stream: r.stream},
 		Brand:   d.brand, Exclusive: d.kind == exclusive, Keyed: d.kind == keyed, Removed: d.removed,
+		Partition: strings.TrimPrefix(d.mark, tier.PartitionMark),
 	}
 }
 

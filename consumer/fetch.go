@@ -24,6 +24,7 @@ type fetcher struct {
 	size    size // of entries, of late
 	failed  int  // reads in a row
 	suspect bool // entries may be held here that nobody knows of
+	paused  bool // the group is: nothing is fetched, but asked whether it still is
 	newest  codec.EntryID
 	census  census
 }
@@ -62,7 +63,7 @@ func (f *fetcher) step() bool {
 		}
 		room, due = f.ask()
 	}
-	if room.worthReading(f.cfg.MaxInFlight, f.cfg.MaxInFlightBytes) {
+	if !f.paused && room.worthReading(f.cfg.MaxInFlight, f.cfg.MaxInFlightBytes) {
 		wait := busyWait
 		if room.idle {
 			wait = idleWait
@@ -89,9 +90,12 @@ func (d due) first() time.Time {
 
 func isPast(at time.Time) bool { return !at.IsZero() && !at.After(time.Now()) }
 
-// ask returns how much room there is, and what is due when.
+// ask returns how much room there is, and what is due when. While the group is paused, nothing is.
 func (f *fetcher) ask() (r room, d due) {
 	f.desk.ask(func(t *tracker) { r, d = t.room(f.cfg.Concurrency), due{t.due, t.next} })
+	if f.paused {
+		d = due{}
+	}
 	return r, d
 }
 

@@ -13,6 +13,9 @@ const (
 	// pagePause is the pause before the next page after one on which nothing was found. Where something was found, more
 	// is likely: a consumer that died left a backlog.
 	pagePause = 100 * time.Millisecond
+	// pausedEvery is the pause between two questions whether a paused group still is. A member that does not know of the
+	// pause yet learns of it with its next look.
+	pausedEvery = time.Second
 	// lookAgain is the pause before a parked entry is looked for again that should have been found.
 	lookAgain = 250 * time.Millisecond
 )
@@ -51,6 +54,9 @@ func (l *look) page(now time.Time, taken tier.Taken) {
 	}
 }
 
+// paused notes that the group is paused: then a look is a question whether it still is.
+func (l *look) paused(now time.Time) { l.under, l.next = true, now.Add(pausedEvery) }
+
 // cutShort bounds a wait so that the next page of a look, or a parked entry, does not wait longer than it must. The
 // beginning of an ordinary look can wait.
 func (l *look) cutShort(wait time.Duration, now, parked time.Time) time.Duration {
@@ -71,6 +77,9 @@ func (f *fetcher) takeOver(n int) bool {
 		taken, err := f.member.TakeOver(f.calls, n, suspects)
 		if err != nil {
 			return f.missed(err)
+		}
+		if f.pause(taken.Paused); f.paused {
+			return nil
 		}
 		f.size.learn(taken.Leased)
 		f.closeIfStopping()
@@ -95,12 +104,32 @@ func (f *fetcher) takeDue(n int) bool {
 		if err != nil {
 			return f.missed(err)
 		}
+		if f.pause(taken.Paused); f.paused {
+			return nil
+		}
 		f.size.learn(taken.Leased)
 		f.closeIfStopping()
 		f.desk.takeNew(taken.Leased) // what is in flight still was put aside by a call whose reply was lost
 		f.brought(taken, time.Now())
 		return nil
 	})
+}
+
+// pause notes whether the group is paused, and tells when that has changed.
+func (f *fetcher) pause(paused bool) {
+	if paused {
+		f.look.paused(time.Now())
+	}
+	if f.paused == paused {
+		return
+	}
+	if f.paused = paused; paused {
+		f.metrics.paused.Set(1)
+		f.log.log.Info("the group is paused: nothing is fetched until it is resumed")
+	} else {
+		f.metrics.paused.Set(0)
+		f.log.log.Info("the group is resumed")
+	}
 }
 
 // missed notes that old entries did not come: they may have been given out all the same.

@@ -13,6 +13,7 @@ type metrics struct {
 	deliveries [outcomes]prometheus.Counter
 	seconds    prometheus.Observer
 	inFlight   prometheus.Gauge
+	paused     prometheus.Gauge
 
 	settled       prometheus.Counter
 	takenOver     prometheus.Counter
@@ -46,6 +47,7 @@ func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 	m := &metrics{
 		seconds:       f.histogram("handler_seconds", "Time that handlers took, one message each."),
 		inFlight:      f.gauge("in_flight_messages", "Messages that were fetched and are not settled."),
+		paused:        f.gauge("paused", "1 while the group is paused, so that nothing is fetched."),
 		settled:       f.counter("settled_entries_total", "Entries settled."),
 		takenOver:     f.counter("taken_over_entries_total", "Entries taken over after their lease had ended or they were released."),
 		parked:        f.counter("parked_messages_total", "Messages that were put aside to come again later."),

@@ -26,10 +26,12 @@ type Member interface {
 	Name() string
 	Lease() time.Duration // not shorter than stream.MinLease
 
-	// Read returns up to n new entries, waiting for the first up to wait. A wait that has begun is not cut short.
+	// Read returns up to n new entries, waiting for the first up to wait. A wait that has begun is not cut short. One
+	// goroutine calls it, and is through with what it returned before it calls again: the memory may be used again then.
 	Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error)
 	// TakeOver looks at one page of what is pending and takes up to n entries whose lease has ended, own ones too; at most
-	// so many suspects among them, which several consumers have let go of.
+	// so many suspects among them, which several consumers have let go of. Taken.Paused says that the source is paused, and
+	// is why it is called even where nothing can be taken over: while it says so, nothing is read.
 	TakeOver(ctx context.Context, n, suspects int) (tier.Taken, error)
 	// Sync learns the member's number and what it holds, at most 4096 entries, the oldest.
 	Sync(ctx context.Context) ([]tier.Held, error)
@@ -74,7 +76,14 @@ func (s groupSource) Join(ctx context.Context, prefix string) (Member, error) {
 	if err != nil {
 		return nil, err // not m: a nil *stream.Member is no nil Member
 	}
-	return m, nil
+	return groupMember{m}, nil
+}
+
+// groupMember reads into the same memory again: the tracker copies what it is given.
+type groupMember struct{ *stream.Member }
+
+func (m groupMember) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	return m.ReadAgain(ctx, n, wait)
 }
 
 func (s groupSource) Origin() Origin {

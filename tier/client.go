@@ -48,6 +48,7 @@ type Client struct {
 
 	gate   gate
 	closed atomic.Bool
+	guards sync.Map // *Guard -> true, those with a connection
 
 	numbersMu sync.Mutex
 	numbers   map[string]int // scope -> node number, proposed again to a server that lost it
@@ -113,7 +114,7 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 		return err
 	}
 	opt.ReadBufferEachConn = 16 << 10
-	opt.WriteBufferEachConn = 4 << 10
+	opt.WriteBufferEachConn = 16 << 10
 	opt.RingScaleEachConn = 8
 	opt.BlockingPoolCleanup = time.Minute
 	opt.BlockingPoolMinSize = 1
@@ -129,6 +130,10 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 // Close ends the connections. A wait in Wait ends with its time.
 func (c *Client) Close() {
 	c.closed.Store(true)
+	c.guards.Range(func(g, _ any) bool {
+		g.(*Guard).Close()
+		return true
+	})
 	c.pipe.Close()
 	c.block.Close()
 }

@@ -22,3 +22,14 @@ func (s *Script) KeyTypes() map[int]string { return s.types }
 func (c *Client) LeaseNodeAt(ctx context.Context, now func() time.Time) (*NodeLease, error) {
 	return c.leaseNode(ctx, now)
 }
+
+// OpenAndExec is Do with something in between: after the server has opened the transaction, before the command is sent.
+func (g *Guard) OpenAndExec(ctx context.Context, value string, cmd rueidis.Completed, between func()) (ran bool, err error) {
+	open, err := g.open(ctx, value)
+	if err != nil || !open {
+		return false, err
+	}
+	between()
+	_, ran, err = g.exec(ctx, cmd)
+	return ran, err
+}

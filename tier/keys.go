@@ -130,6 +130,8 @@ const (
 	LeaseField = "lease" // ms
 	StartField = "start" // id of the first message, as declared
 	FloorField = "floor" // every entry at or below it is settled
+	// PausedField holds since when the group is paused, unix ms; without it it is not.
+	PausedField = "paused"
 	// DeletedField holds when the group was deleted by its verb, unix ms; with it there are no others.
 	DeletedField = "deleted"
 )

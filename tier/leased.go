@@ -61,6 +61,7 @@ type Returned struct {
 
 // Taken is the outcome of one look for entries whose lease has ended.
 type Taken struct {
+	Paused bool // nothing was looked for, since the group is paused: nothing is to be read either
 	Leased []Leased
 	Lost   []codec.EntryID // trimmed while they were pending; no longer pending
 	Done   bool            // the look has come to the end of the pending list

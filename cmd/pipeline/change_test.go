@@ -228,3 +228,32 @@ func TestGroupsConsumers(t *testing.T) {
 	require.Regexp(t, `\n\nGROUP  CONSUMER  KIND +PENDING +IDLE +LAST BEAT  LEASE\n`+
 		`g +m-alive +member +1 +\S+ +\S+  holds\ng +m-dead +member +1 +\S+ +\d+h\S+  ended\ng +other +raw +1 +\S+ +-  holds\n$`, out)
 }
+
+// A group is paused while a consumer runs, and resumed.
+func TestGroupPause(t *testing.T) {
+	t.Parallel()
+	p, addr := alone(t), "shop/orders"
+	p.given("1\n2\n").ok("produce", addr)
+	c := p.start("consume", addr, "--group", "g")
+	for range 2 {
+		c.line()
+	}
+	r := object(t, p.ok("group", "pause", addr, "--group", "g"))
+	require.Equal(t, map[string]any{"action": "pause-group", "stream": addr, "group": "g", "changed": true}, r)
+	require.Equal(t, false, object(t, p.ok("group", "pause", addr, "--group", "g"))["changed"])
+	g := object(t, p.ok("groups", addr))
+	require.Equal(t, "paused", g["state"])
+	require.Equal(t, true, g["paused"])
+	require.Regexp(t, `^\d{4}-`, g["paused_since"])
+	require.Contains(t, p.ok("groups", addr, "--output", "text").out, "paused")
+	require.Contains(t, p.ok("doctor").out, `"code":"group-paused"`)
+	require.Contains(t, p.ok("group", "pause", addr, "--group", "g", "--output", "text").out, "group g of "+addr+" was paused already")
+	require.Contains(t, p.ok("group", "resume", addr, "--group", "g", "--output", "text").out, "resumed group g of "+addr+": lag 0, ")
+	require.Equal(t, false, object(t, p.ok("group", "resume", addr, "--group", "g"))["changed"])
+	p.given("3\n").ok("produce", addr)
+	c.line()
+	require.NotContains(t, p.ok("doctor").out, "group-paused")
+	require.Equal(t, 3, p.run("group", "pause", addr, "--group", "none").code)
+	require.Equal(t, 2, p.run("group", "pause", addr).code)
+	require.Equal(t, 2, p.run("group", "resume", "no address", "--group", "g").code)
+}

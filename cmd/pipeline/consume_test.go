@@ -206,7 +206,7 @@ func TestConsumerKilled(t *testing.T) {
 	require.NoError(t, running.cmd.Process.Kill())
 	p.file("go", "")
 	running.wait()
-	require.Regexp(t, `\ng +active +0 +4 +0 +1 +0 +- +[\d.]+m?s +30s +- +-\n`, p.ok("groups", addr, "--output", "text").out)
+	require.Regexp(t, `\ng +active +0 +4 +0 +1 +0 +- +[\d.]+m?s +- +- +- +30s +- +-\n`, p.ok("groups", addr, "--output", "text").out)
 }
 
 // waitForGo is a command that says when it has begun, and ends when there is a file.

@@ -16,11 +16,11 @@ import (
 func groupCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "group",
-		Short: "Move a group to another place, or delete it",
+		Short: "Move a group to another place, pause it, or delete it",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  runParent,
 	}
-	cmd.AddCommand(groupReset(a), groupDelete(a))
+	cmd.AddCommand(groupReset(a), groupPause(a), groupResume(a), groupDelete(a))
 	return cmd
 }
 
@@ -88,25 +88,38 @@ func (c *groupChange) run(ctx context.Context, address string, change func(conte
 		return err
 	}
 	if c.group == "" {
-		return usagef("want the name of a group: --group NAME ('pipeline groups %s' lists them)", c.addr)
+		return wantsGroup(c.addr)
 	}
 	if err := c.possible(); err != nil {
 		return err
 	}
 	return c.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
-		groups, err := stream.Groups(ctx, client, c.addr.String())
+		was, err := groupNamed(ctx, client, c.addr, c.group)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(groups, func(g stream.GroupInfo) bool { return g.Name == c.group })
-		if i < 0 {
-			if err := declared(ctx, client, c.addr); err != nil {
-				return err
-			}
-			return notFound(fmt.Sprintf("%s has no group %s: 'pipeline groups %s' lists them", c.addr, c.group, c.addr))
-		}
-		return change(ctx, client, &groups[i])
+		return change(ctx, client, was)
 	})
+}
+
+func wantsGroup(addr tier.Address) error {
+	return usagef("want the name of a group: --group NAME ('pipeline groups %s' lists them)", addr)
+}
+
+// groupNamed finds a group of a stream.
+func groupNamed(ctx context.Context, client *tier.Client, addr tier.Address, name string) (*stream.GroupInfo, error) {
+	groups, err := stream.Groups(ctx, client, addr.String())
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(groups, func(g stream.GroupInfo) bool { return g.Name == name })
+	if i >= 0 {
+		return &groups[i], nil
+	}
+	if err := declared(ctx, client, addr); err != nil {
+		return nil, err
+	}
+	return nil, notFound(fmt.Sprintf("%s has no group %s: 'pipeline groups %s' lists them", addr, name, addr))
 }
 
 func (c *groupChange) reset(ctx context.Context, client *tier.Client, was *stream.GroupInfo) error {

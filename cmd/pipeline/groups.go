@@ -24,12 +24,16 @@ many failed and wait to be tried again. The ages are those of the oldest entry n
 given yet and of the oldest pending one.
 
 STATE is active when a consumer is alive, idle when none is and there is nothing
-to do, dead when none is and entries are unread, pending or parked. CONSUMERS is
-how many take part; one that died counts until another has taken over what it
-held. DEAD is how many dead letters there are, messages that were given up
-('pipeline dead' shows them). LEASE is how long a consumer may be silent before
-the others take over what it holds. START is where the group was made to begin,
-FLOOR up to where everything is settled; narrow terminals show none of the three.
+to do, dead when none is and entries are unread, pending or parked; and paused,
+whoever is alive, from 'pipeline group pause' on. CONSUMERS is how many take part;
+one that died counts until another has taken over what it held. DEAD is how many
+dead letters there are, messages that were given up ('pipeline dead' shows them).
+
+NEXT DUE is when the first parked entry is tried again, OLDEST PARKED and OLDEST
+DEAD how old the oldest of each is (of more than 200 parked ones, of those that are
+due first and last). LEASE is how long a consumer may be silent before the others
+take over what it holds. START is where the group was made to begin, FLOOR up to
+where everything is settled. Narrow terminals leave these out, the last ones first.
 
 With --consumers, the consumers follow: members are those of this program and its
 library, which beat; raw are all others, by when the server last heard them. A
@@ -111,6 +115,15 @@ func groupJSON(g *stream.GroupDetail, consumers bool, part string) any {
 			}
 		}
 	}
+	var due *float64
+	if g.Parked > 0 {
+		seconds := g.DueIn.Seconds()
+		due = &seconds
+	}
+	since := ""
+	if !g.PausedSince.IsZero() {
+		since = g.PausedSince.UTC().Format(time.RFC3339)
+	}
 	return struct {
 		Partition     string            `json:"partition,omitempty"`
 		Group         string            `json:"group"`
@@ -129,26 +142,36 @@ func groupJSON(g *stream.GroupDetail, consumers bool, part string) any {
 		Start         string            `json:"start"`
 		Floor         string            `json:"floor"`
 		Lease         float64           `json:"lease_seconds"`
+		Paused        bool              `json:"paused"`
+		PausedSince   string            `json:"paused_since,omitempty"`
+		NextDue       *float64          `json:"next_due_seconds"`
+		OldestParked  string            `json:"oldest_parked"`
+		ParkedAge     float64           `json:"oldest_parked_seconds"`
+		OldestDead    string            `json:"oldest_dead"`
+		DeadAge       float64           `json:"oldest_dead_seconds"`
 		Who           []consumerJSON    `json:"consumer_list,omitzero"`
 	}{
 		part, g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Parked, g.Consumers, g.Dead,
 		entryText(g.OldestUnread), g.OldestUnreadAge.Seconds(), entryText(g.OldestPending), g.OldestPendingAge.Seconds(),
-		entryText(g.LastDelivered), entryText(g.Start), entryText(g.Floor), g.Lease.Seconds(), who,
+		entryText(g.LastDelivered), entryText(g.Start), entryText(g.Floor), g.Lease.Seconds(), g.Paused, since, due,
+		entryText(g.OldestParked), g.OldestParkedAge.Seconds(), entryText(g.OldestDead), g.OldestDeadAge.Seconds(), who,
 	}
 }
 
 func (a *app) groupsTable(list []stream.GroupDetail) [][]string {
 	rows := [][]string{{
-		"GROUP", "STATE", ">LAG", ">PENDING", ">PARKED", ">CONSUMERS", ">DEAD", ">OLDEST UNREAD", ">OLDEST PENDING", ">LEASE", "START", "FLOOR",
+		"GROUP", "STATE", ">LAG", ">PENDING", ">PARKED", ">CONSUMERS", ">DEAD", ">OLDEST UNREAD", ">OLDEST PENDING",
+		">NEXT DUE", ">OLDEST PARKED", ">OLDEST DEAD", ">LEASE", "START", "FLOOR",
 	}}
 	for _, g := range list {
 		rows = append(rows, []string{
 			g.Name, string(g.State), lagText(&g.GroupInfo), show.Number(g.Pending), show.Number(g.Parked), show.Number(g.Consumers), show.Number(g.Dead),
 			ageText(!g.OldestUnread.IsZero(), g.OldestUnreadAge), ageText(!g.OldestPending.IsZero(), g.OldestPendingAge),
+			ageText(g.Parked > 0, g.DueIn), ageText(!g.OldestParked.IsZero(), g.OldestParkedAge), ageText(!g.OldestDead.IsZero(), g.OldestDeadAge),
 			ageText(g.Lease > 0, g.Lease), dayTime(g.Start), dayTime(g.Floor),
 		})
 	}
-	return narrowed(rows, a.width(), 3)
+	return narrowed(rows, a.width(), 6)
 }
 
 // narrowed leaves the last columns out, at most so many, while the table is wider than a terminal; 0 is any width.

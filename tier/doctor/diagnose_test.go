@@ -118,6 +118,7 @@ func TestDiagnose(t *testing.T) {
 			"warning group-dead shop/orders group g",
 		},
 		{"idle for long", grouped(stream.GroupDetail{State: stream.Idle, Who: []stream.ConsumerInfo{silent(2*time.Hour, 0)}}), ""},
+		{"paused", grouped(stream.GroupDetail{State: stream.Paused, GroupInfo: stream.GroupInfo{Paused: true, PausedSince: now}, Who: []stream.ConsumerInfo{silent(2*time.Hour, 1)}}), "note group-paused shop/orders group g"},
 		{"past the lease", grouped(stream.GroupDetail{State: stream.Active, Who: []stream.ConsumerInfo{silent(50*time.Second, 1)}}), ""},
 		{"past two leases", grouped(stream.GroupDetail{State: stream.Active, Who: []stream.ConsumerInfo{silent(61*time.Second, 1)}}), "warning lease-ended shop/orders group g"},
 		{"100 dead consumers (B34)", grouped(stream.GroupDetail{State: stream.Idle, Who: repeated(silent(time.Hour, 0), 100)}), ""},

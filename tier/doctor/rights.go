@@ -78,15 +78,15 @@ var roles = map[string][]need{
 		on("open", "DEL"), on("dead", "XADD", "*", "f", "v"),
 	),
 	"operator": append(
-		runs("nodes", "scope", "log", "group"), clock,
+		runs("nodes", "scope", "log", "group", "dead"), clock,
 		on("version", "GET"), on("nodes", "HGET", "f"), on("nodes", "HSCAN", "0"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"),
 		on("scope", "HSET", "f", "v"), on("scope", "HDEL", "f"), on("scope", "HSCAN", "0"), on("scope", "HGETALL"), on("scope", "TYPE"), on("log", "EXISTS"), on("log", "TYPE"), on("log", "XLEN"),
 		on("log", "XRANGE", "-", "+"), on("log", "XPENDING", "g"), on("log", "XSETID", "0-1"), on("log", "UNLINK"),
 		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "SETID", "g", "0"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "STREAM"),
 		sub("log", "XINFO", "GROUPS"), sub("log", "XINFO", "CONSUMERS", "g"), on("group", "HGET", "f"), on("group", "HMGET", "f"),
-		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
+		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "HDEL", "f"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
 		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "DEL"), on("owners", "UNLINK"), on("retry", "ZCARD"), on("retry", "ZADD", "0", "m"), on("retry", "ZSCORE", "m"), on("dead", "XDEL", "0-1"), on("open", "HSET", "f", "v"),
-		on("retry", "ZRANGE", "0", "0"), on("retry", "DEL"), on("open", "HMGET", "f"), on("open", "DEL"), on("dead", "XLEN"), on("dead", "UNLINK"),
+		on("retry", "ZRANGE", "0", "0"), on("retry", "DEL"), on("open", "HMGET", "f"), on("open", "DEL"), on("dead", "XLEN"), on("dead", "XRANGE", "-", "+"), on("dead", "UNLINK"),
 		on("pid", "UNLINK"), on("seen", "UNLINK"), on("done", "UNLINK"), need{command: "SCAN", words: func(string) []string { return []string{"SCAN", "0"} }},
 	),
 }

@@ -34,7 +34,7 @@ func TestRights(t *testing.T) {
 			"writer": "it lacks the key emq:{shop}:scope", "reader": "it lacks the key emq:{shop}:scope", "consumer": "it lacks the key emq:{shop}:scope", "operator": "it lacks the key emq:{shop}:scope",
 		}},
 		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:seen:*", "~emq:{shop}:stream:*:done:*", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
-			"consumer": "it lacks the key emq:{shop}:stream:x:dead:x", "operator": "it lacks XDEL on emq:{shop}:stream:x:dead:x, UNLINK on emq:{shop}:stream:x:dead:x",
+			"consumer": "it lacks the key emq:{shop}:stream:x:dead:x", "operator": "it lacks EVALSHA on emq:{shop}:stream:x:dead:x, EVAL on emq:{shop}:stream:x:dead:x, XDEL on emq:{shop}:stream:x:dead:x, UNLINK on emq:{shop}:stream:x:dead:x",
 		}},
 		{"no XGROUP", []string{"~*", "+@all", "-xgroup"}, map[string]string{
 			"consumer": "it lacks the command XGROUP CREATE, the command XGROUP SETID, the command XGROUP DELCONSUMER",

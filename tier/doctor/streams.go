@@ -63,6 +63,14 @@ func (d *diagnosis) group(s *Stream, g *stream.GroupDetail) {
 		d.add(Error, "group-ahead", where, fmt.Sprintf("it stands at %s, %s ahead of the clock and past the end of the stream: everything until then is skipped", g.LastDelivered, around(ahead)),
 			fmt.Sprintf("'pipeline group reset %s --group %s --to' the time of the first entry that it is to read, or new", addr, g.Name))
 	}
+	if g.Paused {
+		since := ""
+		if !g.PausedSince.IsZero() && !s.Now.IsZero() {
+			since = ", since " + around(max(0, s.Now.Sub(g.PausedSince)))
+		}
+		d.add(Note, "group-paused", where, "it is paused"+since+": its consumers are given nothing",
+			fmt.Sprintf("'pipeline group resume %s --group %s', if it is to go on", addr, g.Name))
+	}
 	var overdue, silent int
 	var held int64
 	for _, c := range g.Who {
@@ -73,7 +81,7 @@ func (d *diagnosis) group(s *Stream, g *stream.GroupDetail) {
 			silent++
 		}
 	}
-	if overdue > 0 && !dead {
+	if overdue > 0 && !dead && !g.Paused {
 		d.add(Warning, "lease-ended", where, fmt.Sprintf("%s silent past the lease of %s, %s pending", counted(int64(overdue), "consumer is", "consumers are"), g.LeaseOrDefault(), counted(held, "entry is", "entries are")),
 			fmt.Sprintf("start a consumer, which takes them over; 'pipeline groups %s --consumers' names them", addr))
 	}

@@ -86,7 +86,7 @@ func (m *Member) Due(ctx context.Context, n int) (tier.Taken, error) {
 	if n <= 0 {
 		return tier.Taken{Next: -1}, nil
 	}
-	reply, err := m.run(ctx, dueScript, m.logOwnersRetryOpen(), append(m.identify(), strconv.Itoa(min(n, maxBatch)))...)
+	reply, err := m.run(ctx, dueScript, m.fetchKeys(), append(m.identify(), strconv.Itoa(min(n, maxBatch)))...)
 	if err != nil {
 		return tier.Taken{}, err
 	}
@@ -94,8 +94,8 @@ func (m *Member) Due(ctx context.Context, n int) (tier.Taken, error) {
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	if code, _ := parts[0].AsInt64(); code < 0 {
-		return tier.Taken{}, tier.ErrFenced
+	if taken, over, err := m.answered(parts[0]); over {
+		return taken, err
 	}
 	taken, err := m.taken(ctx, parts[2], parts[3], parts[4], parts[5])
 	taken.Next = wait(parts[1])

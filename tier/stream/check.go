@@ -297,8 +297,12 @@ func (c *check) terms(key string, row map[string]string) {
 	if ms, err := strconv.ParseInt(lease, 10, 64); ok && (err != nil || ms < MinLease.Milliseconds()) {
 		c.broken(key, "has the lease %.32q, not milliseconds from %d on", lease, MinLease.Milliseconds())
 	}
-	if _, err := codec.ParseEntryID(row[tier.StartField]); err != nil {
-		c.broken(key, "starts at %.64q, which is no address", row[tier.StartField])
+	start, begins := row[tier.StartField]
+	if !begins && !ok {
+		return // another program's group that was paused: nothing else is known of it
+	}
+	if _, err := codec.ParseEntryID(start); err != nil {
+		c.broken(key, "starts at %.64q, which is no address", start)
 	}
 }
 

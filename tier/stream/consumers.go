@@ -35,6 +35,8 @@ const (
 	Idle GroupState = "idle"
 	// Dead: none is alive, and there are entries that are unread, pending or parked.
 	Dead GroupState = "dead"
+	// Paused: nothing is handed out, whoever is alive, until somebody resumes the group.
+	Paused GroupState = "paused"
 )
 
 // GroupDetail is a group with its consumers.
@@ -160,6 +162,8 @@ func (d *GroupDetail) judge() {
 		c.Overdue = c.Pending > 0
 	}
 	switch {
+	case d.Paused:
+		d.State = Paused
 	case d.Alive > 0:
 		d.State = Active
 	case d.Lag > 0 || d.Pending > 0 || d.Parked > 0:

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
@@ -124,4 +125,35 @@ func TestListingAfterARestart(t *testing.T) {
 			require.Zero(t, listed().Pending)
 		})
 	}
+}
+
+// What is parked and what is dead: how many, the oldest, when the first is due.
+func TestGroupsTellOfParkedAndDead(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 6)
+		g := f.group("g", stream.Head(), 0)
+		me := f.join(g)
+		leased := f.read(me, 6)
+		d := f.details()["g"]
+		require.Zero(t, d.DueIn)
+		require.True(t, d.OldestParked.IsZero())
+		require.True(t, d.OldestDead.IsZero())
+		require.Zero(t, d.OldestParkedAge+d.OldestDeadAge)
+		aside := func(i int, delay time.Duration) tier.Aside {
+			return tier.Aside{Entry: leased[i].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: delay}}}
+		}
+		require.NoError(t, me.PutAside(f.ctx, []tier.Aside{aside(4, time.Minute), aside(3, time.Hour), aside(1, 24*time.Hour)}))
+		require.NoError(t, me.PutAside(f.ctx, lettersOf(heldOf(leased[2:3]), "first")))
+		require.NoError(t, me.PutAside(f.ctx, lettersOf(heldOf(leased[5:6]), "second")))
+		d = f.details()["g"]
+		require.EqualValues(t, 3, d.Parked)
+		require.Greater(t, d.DueIn, 30*time.Second)
+		require.LessOrEqual(t, d.DueIn, time.Minute)
+		require.Equal(t, leased[1].Entry, d.OldestParked)
+		require.EqualValues(t, 2, d.Dead)
+		require.Equal(t, f.dead()[0].ID, d.OldestDead)
+		f.do("ZADD", f.addr().RetryKey("g"), "1000", leased[4].Entry.String())
+		require.Zero(t, f.details()["g"].DueIn, "it is due")
+	})
 }

@@ -30,8 +30,12 @@ var (
 	lagEstimatedDesc  = groupDesc("lag_estimated", "1 when the server cannot tell the lag, which then is at most what lag_entries says.")
 	pendingDesc       = groupDesc("pending_entries", "Entries given out and not settled. Use max over processes.")
 	parkedDesc        = groupDesc("parked_entries", "Entries that failed and wait to be tried again. Use max over processes.")
+	dueDesc           = groupDesc("parked_due_seconds", "Until the first parked entry is due; 0: it is, or none is parked.")
+	oldestParkedDesc  = groupDesc("oldest_parked_age_seconds", "Age of the oldest parked entry; 0: none. Of more than 200, of those that are due first and last.")
 	consumersDesc     = groupDesc("consumers", "Consumers that the server lists, those that died lately too.")
 	deadDesc          = groupDesc("dead_letters", "Dead letters of the group.")
+	oldestDeadDesc    = groupDesc("oldest_dead_letter_age_seconds", "How long ago the oldest dead letter became one; 0: none.")
+	pausedDesc        = groupDesc("paused", "1 when the group is paused. Use max over processes.")
 	oldestPendingDesc = groupDesc("oldest_pending_age_seconds", "Age of the oldest entry that is given out and not settled; 0: none.")
 	oldestUnreadDesc  = groupDesc("oldest_unread_age_seconds", "Age of the oldest entry that the group was not given yet; 0: none.")
 )
@@ -47,7 +51,10 @@ func NewGroupMetrics(client *tier.Client, address string) (*GroupMetrics, error)
 
 // Describe implements prometheus.Collector.
 func (m *GroupMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lagDesc, lagEstimatedDesc, pendingDesc, parkedDesc, consumersDesc, deadDesc, oldestPendingDesc, oldestUnreadDesc} {
+	for _, d := range []*prometheus.Desc{
+		lagDesc, lagEstimatedDesc, pendingDesc, parkedDesc, dueDesc, oldestParkedDesc, consumersDesc, deadDesc, oldestDeadDesc, pausedDesc,
+		oldestPendingDesc, oldestUnreadDesc,
+	} {
 		ch <- d
 	}
 }
@@ -65,12 +72,19 @@ func (m *GroupMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge := func(d *prometheus.Desc, v float64) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, m.place.addr.Scope, m.place.addr.Stream, g.Name)
 		}
-		estimated := 0.0
-		if !g.LagExact {
-			estimated = 1
+		flag := func(d *prometheus.Desc, is bool) {
+			v := 0.0
+			if is {
+				v = 1
+			}
+			gauge(d, v)
 		}
 		gauge(lagDesc, float64(g.Lag))
-		gauge(lagEstimatedDesc, estimated)
+		flag(lagEstimatedDesc, !g.LagExact)
+		flag(pausedDesc, g.Paused)
+		gauge(dueDesc, g.DueIn.Seconds())
+		gauge(oldestParkedDesc, g.OldestParkedAge.Seconds())
+		gauge(oldestDeadDesc, g.OldestDeadAge.Seconds())
 		gauge(pendingDesc, float64(g.Pending))
 		gauge(parkedDesc, float64(g.Parked))
 		gauge(consumersDesc, float64(g.Consumers))

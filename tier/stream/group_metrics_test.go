@@ -44,9 +44,14 @@ echomq_stream_group_parked_entries` + labels + `1
 # HELP echomq_stream_group_pending_entries Entries given out and not settled. Use max over processes.
 # TYPE echomq_stream_group_pending_entries gauge
 echomq_stream_group_pending_entries` + labels + `4
+# HELP echomq_stream_group_paused 1 when the group is paused. Use max over processes.
+# TYPE echomq_stream_group_paused gauge
+echomq_stream_group_paused` + labels + `0
 `
-		names := []string{"echomq_stream_group_lag_entries", "echomq_stream_group_lag_estimated", "echomq_stream_group_parked_entries", "echomq_stream_group_pending_entries"}
+		names := []string{"echomq_stream_group_lag_entries", "echomq_stream_group_lag_estimated", "echomq_stream_group_parked_entries", "echomq_stream_group_pending_entries", "echomq_stream_group_paused"}
 		require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), names...))
+		require.NoError(t, f.group("g", stream.Head(), time.Minute).Pause(f.ctx))
+		require.Error(t, testutil.GatherAndCompare(reg, strings.NewReader(want), names...), "it is paused now")
 		problems, err := testutil.GatherAndLint(reg)
 		require.NoError(t, err)
 		require.Empty(t, problems)

@@ -31,8 +31,18 @@ type GroupInfo struct {
 	OldestPending    codec.EntryID // zero: none
 	OldestPendingAge time.Duration // since it was appended
 
-	Parked int64 // entries that failed and wait to be tried again; they are not pending
-	Dead   int64 // dead letters
+	Parked int64         // entries that failed and wait to be tried again; they are not pending
+	DueIn  time.Duration // until the first of them is due; 0: it is, or none is parked
+	// OldestParked is the oldest entry among those 100 that are due first and those 100 that are due last.
+	OldestParked    codec.EntryID // zero: none
+	OldestParkedAge time.Duration // since it was appended
+
+	Dead          int64         // dead letters
+	OldestDead    codec.EntryID // address of the first letter; zero: none
+	OldestDeadAge time.Duration // since it became one
+
+	Paused      bool      // nothing is handed out until somebody resumes the group
+	PausedSince time.Time // zero where that is not known
 }
 
 // Groups lists the groups of a stream, by name. A stream that does not exist has none. The list is in memory at once,
@@ -107,7 +117,10 @@ func groupRowsOf(key string, m rueidis.RedisMessage) ([]groupRow, error) {
 	return rows, nil
 }
 
-const groupQuestions = 4 // commands for each group
+const (
+	groupQuestions = 6   // commands for each group
+	parkedSample   = 100 // parked entries that are looked at from either end
+)
 
 // askGroups fills in what XINFO does not say of groups. Those of other programs may have names that ours cannot have; they
 // have no keys of ours.
@@ -116,6 +129,7 @@ func (p *place) askGroups(ctx context.Context, groups []GroupInfo, now time.Time
 	var ours []*GroupInfo
 	var cmds []rueidis.Completed
 	unread := tier.Call{Script: unreadScript, Keys: []string{key}}
+	letters := tier.Call{Script: oldestScript}
 	for i := range groups {
 		g := &groups[i]
 		if tier.CheckName("group", g.Name) != nil {
@@ -123,20 +137,24 @@ func (p *place) askGroups(ctx context.Context, groups []GroupInfo, now time.Time
 		}
 		ours = append(ours, g)
 		unread.Args = append(unread.Args, g.LastDelivered.String())
+		letters.Keys = append(letters.Keys, p.addr.DeadKey(g.Name))
+		retry := p.addr.RetryKey(g.Name)
 		cmds = append(cmds,
 			b().Xpending().Key(key).Group(g.Name).Start("-").End("+").Count(1).Build(),
-			b().Hmget().Key(p.addr.GroupKey(g.Name)).Field(tier.LeaseField, tier.StartField).Build(),
+			b().Hmget().Key(p.addr.GroupKey(g.Name)).Field(tier.LeaseField, tier.StartField, tier.PausedField).Build(),
 			b().Xlen().Key(p.addr.DeadKey(g.Name)).Build(),
-			b().Zcard().Key(p.addr.RetryKey(g.Name)).Build())
+			b().Zcard().Key(retry).Build(),
+			b().Zrange().Key(retry).Min("0").Max(strconv.Itoa(parkedSample-1)).Withscores().Build(),
+			b().Zrange().Key(retry).Min(strconv.Itoa(-parkedSample)).Max("-1").Withscores().Build())
 	}
 	if len(ours) == 0 {
 		return nil
 	}
-	firsts, err := p.client.Run(ctx, unread)
+	ids, err := p.idsOf(ctx, unread, len(ours))
 	if err != nil {
 		return err
 	}
-	ids, err := tier.Parts("unread", firsts, len(ours))
+	dead, err := p.idsOf(ctx, letters, len(ours))
 	if err != nil {
 		return err
 	}
@@ -145,14 +163,30 @@ func (p *place) askGroups(ctx context.Context, groups []GroupInfo, now time.Time
 		return err
 	}
 	for i, g := range ours {
-		if g.OldestUnread = entryID(ids[i]); !g.OldestUnread.IsZero() {
-			g.OldestUnreadAge = age(g.OldestUnread, now)
-		}
+		g.OldestUnread, g.OldestUnreadAge = ids[i], age(ids[i], now)
+		g.OldestDead, g.OldestDeadAge = dead[i], age(dead[i], now)
 		if err := g.take(results[groupQuestions*i:], now); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// idsOf runs a script that answers n ids.
+func (p *place) idsOf(ctx context.Context, call tier.Call, n int) ([]codec.EntryID, error) {
+	m, err := p.client.Run(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := tier.Parts(call.Script.Name, m, n)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]codec.EntryID, n)
+	for i := range parts {
+		ids[i] = entryID(parts[i])
+	}
+	return ids, nil
 }
 
 // take reads the answers to the questions about a group.
@@ -163,15 +197,43 @@ func (g *GroupInfo) take(answers []rueidis.RedisResult, now time.Time) (err erro
 			g.OldestPendingAge = age(g.OldestPending, now)
 		}
 	}
-	if hash, err := answers[1].AsStrSlice(); err == nil && len(hash) == 2 {
+	if hash, err := answers[1].AsStrSlice(); err == nil && len(hash) == 3 {
 		ms, _ := strconv.ParseInt(hash[0], 10, 64)
 		g.Lease = time.Duration(ms) * time.Millisecond
 		g.Start, _ = codec.ParseEntryID(hash[1])
+		if g.Paused = hash[2] != ""; g.Paused {
+			if ms, err := strconv.ParseInt(hash[2], 10, 64); err == nil {
+				g.PausedSince = time.UnixMilli(ms)
+			}
+		}
 	}
-	if g.Dead, err = answers[2].AsInt64(); err == nil {
-		g.Parked, err = answers[3].AsInt64()
+	if g.Dead, err = answers[2].AsInt64(); err != nil {
+		return err
 	}
-	return err
+	if g.Parked, err = answers[3].AsInt64(); err != nil {
+		return err
+	}
+	return g.takeParked(answers[4:groupQuestions], now)
+}
+
+// takeParked reads what is parked, from the one that is due first and up to the one that is due last.
+func (g *GroupInfo) takeParked(ends []rueidis.RedisResult, now time.Time) error {
+	for i, end := range ends {
+		rows, err := end.AsZScores()
+		if err != nil {
+			return err
+		}
+		for k, row := range rows {
+			if i == 0 && k == 0 {
+				g.DueIn = max(0, time.UnixMilli(int64(row.Score)).Sub(now))
+			}
+			e, err := codec.ParseEntryID(row.Member)
+			if err == nil && (g.OldestParked.IsZero() || e.Compare(g.OldestParked) < 0) {
+				g.OldestParked, g.OldestParkedAge = e, age(e, now)
+			}
+		}
+	}
+	return nil
 }
 
 // lagOf is the server's lag, or the best that can be said without one. The server counts what was trimmed unread, too:
@@ -189,4 +251,10 @@ func lagOf(lag rueidis.RedisMessage, known bool, last codec.EntryID, info Info) 
 	return info.Length, false
 }
 
-func age(e codec.EntryID, now time.Time) time.Duration { return max(0, now.Sub(e.Time())) }
+// age of an entry; none when it is zero.
+func age(e codec.EntryID, now time.Time) time.Duration {
+	if e.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(e.Time()))
+}

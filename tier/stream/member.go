@@ -24,11 +24,14 @@ type Member struct {
 	group *Group
 	lease time.Duration
 	name  string
+	guard *tier.Guard // of the number
 
 	mu     sync.Mutex
 	number string        // as the owner hash had it at the last Sync
 	start  codec.EntryID // of the group, as its hash had it then; messages of a pack below it are not the group's
 	cursor string        // where the next TakeOver looks
+
+	again fetch // memory of ReadAgain
 }
 
 // Join creates the group if there is none and makes a member of it, under a name that no other has.
@@ -41,7 +44,7 @@ func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{group: g, lease: is.lease, name: name, start: is.start, cursor: "-"}
+	m := &Member{group: g, lease: is.lease, name: name, start: is.start, cursor: "-", guard: guardOf(g, name)}
 	if _, err := m.Sync(ctx); err != nil {
 		return nil, err
 	}
@@ -53,96 +56,6 @@ func (m *Member) Name() string { return m.name }
 
 // Lease of the group.
 func (m *Member) Lease() time.Duration { return m.lease }
-
-// maxBlock is how long one request waits on the server. It is not cut off, since an entry given to nobody would be
-// stranded; so this is how long the end of a context goes unnoticed.
-const maxBlock = time.Second
-
-// Read returns up to n entries that nobody was given yet. It waits on the server for up to wait; when ctx ends meanwhile,
-// for a second more at most. After an error, Sync tells what was given all the same.
-func (m *Member) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
-	if n <= 0 {
-		return nil, nil // the server would take it for no limit
-	}
-	for {
-		reply, err := m.read(ctx, n, min(wait, maxBlock))
-		wait -= maxBlock
-		switch {
-		case rueidis.IsRedisNil(err) && wait > 0 && ctx.Err() == nil:
-			continue
-		case rueidis.IsRedisNil(err):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		}
-		entries, err := readReply(reply)
-		if err != nil {
-			return nil, err
-		}
-		return m.leased(ctx, entries, nil)
-	}
-}
-
-func (m *Member) read(ctx context.Context, n int, wait time.Duration) (rueidis.RedisMessage, error) {
-	p := m.group.place
-	key := p.addr.LogKey()
-	read := p.client.B().Xreadgroup().Group(m.group.cfg.Name, m.name).Count(int64(n))
-	if wait >= time.Millisecond {
-		return p.client.Wait(ctx, key, wait, read.Block(wait.Milliseconds()).Streams().Key(key).Id(">").Build())
-	}
-	return p.client.Do(ctx, key, read.Streams().Key(key).Id(">").Build())
-}
-
-// leased decodes entries. Messages of a pack below the group's start are left out.
-func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
-	if err := m.group.place.identify(ctx); err != nil {
-		return nil, err
-	}
-	if err := m.group.place.waits(entries); err != nil {
-		return nil, err
-	}
-	start, asked := m.begins(), false
-	out := make([]tier.Leased, len(entries))
-	for i := range entries {
-		records := m.group.place.records(nil, entries[i])
-		if len(records) > 1 && records[0].Addr.Compare(start) < 0 && !asked {
-			asked = true // the group may have been reset since
-			var err error
-			if start, err = m.askStart(ctx); err != nil {
-				return nil, err
-			}
-		}
-		for len(records) > 1 && records[0].Addr.Compare(start) < 0 {
-			records = records[1:]
-		}
-		out[i] = tier.Leased{Entry: entries[i].ID, Records: records, Deliveries: 1, Bytes: bytesOf(entries[i])}
-		if n, ok := deliveries[entries[i].ID]; ok {
-			out[i].Deliveries = n
-		}
-	}
-	return out, nil
-}
-
-func (m *Member) begins() codec.EntryID {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.start
-}
-
-// askStart asks where the group begins. Without a record of it, everything that it is given is its own.
-func (m *Member) askStart(ctx context.Context) (codec.EntryID, error) {
-	p := m.group.place
-	key := p.addr.GroupKey(m.group.cfg.Name)
-	reply, err := p.client.Do(ctx, key, p.client.B().Hget().Key(key).Field(tier.StartField).Build())
-	if err != nil && !rueidis.IsRedisNil(err) {
-		return codec.EntryID{}, err
-	}
-	start := entryID(reply)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.start = start
-	return start, nil
-}
 
 // Sync asks for the member's number and for what it holds, at most 4096 entries: at the start, after tier.ErrFenced, and
 // after a Read that failed.
@@ -194,21 +107,13 @@ func (m *Member) Checkpoint(ctx context.Context) error {
 	return err
 }
 
-// Settle settles entries, at most 4096, and returns how many of them were pending.
-func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error) {
-	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
-		return 0, err
-	}
-	return m.fenced(ctx, settleScript, m.logAndOwners(), appendIDs(m.identify(), entries))
-}
-
 // Renew starts the leases of entries, at most 4096, anew and shows that the member is alive. Gone are those which are no
 // longer pending: trimmed, or settled by another program.
 func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []codec.EntryID, err error) {
 	if err := bounded(len(entries)); err != nil {
 		return nil, err
 	}
-	reply, err := m.run(ctx, renewScript, m.logAndOwners(), appendIDs(m.identify(), entries)...)
+	reply, err := m.run(ctx, renewScript, m.logAndOwners(), textsOf(m.identify(), entries)...)
 	if err != nil {
 		return nil, err
 	}
@@ -264,8 +169,10 @@ func (m *Member) Retire(ctx context.Context) error {
 	return err
 }
 
-// Leave removes the member, unless it holds entries: then others take them over, and retire it.
+// Leave removes the member, unless it holds entries: then others take them over, and retire it. The connection that it had
+// for settling is closed; Client.Close does that, too.
 func (m *Member) Leave(ctx context.Context) error {
+	m.guard.Close()
 	_, err := m.run(ctx, leaveScript, m.logAndOwners(), m.group.cfg.Name, m.name)
 	return err
 }
@@ -310,13 +217,6 @@ func bounded(entries int) error {
 		return fmt.Errorf("%w: %d entries, at most %d", ErrBadCall, entries, maxBatch)
 	}
 	return nil
-}
-
-func appendIDs(args []string, entries []codec.EntryID) []string {
-	for _, e := range entries {
-		args = append(args, e.String())
-	}
-	return args
 }
 
 // rowOf is the row in open of an entry that is released; empty when it is as it was.

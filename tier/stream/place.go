@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -140,11 +141,18 @@ func (p *place) waits(entries []codec.Entry) error {
 	return nil
 }
 
-// records decodes an entry, after identify. Of a stream that nobody declared, every entry is foreign.
+// records decodes an entry, after identify. Of a stream that nobody declared, every entry is foreign. Raw fields are
+// copied, so that an entry that is kept does not keep its neighbours.
 func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
 	var id codec.Identity
 	if known := p.declared.Load(); known != nil {
 		id = known.Identity
 	}
-	return id.Records(dst, e)
+	before := len(dst)
+	dst = id.Records(dst, e)
+	for i := range dst[before:] {
+		r := &dst[before+i]
+		r.Fields = slices.Clone(r.Fields)
+	}
+	return dst
 }

@@ -252,6 +252,8 @@ func operatorWork(f *fixture, client *tier.Client) error {
 		func() error { return g.Create(f.ctx) },
 		func() error { return g.Create(f.ctx) }, // it exists
 		func() error { _, err := g.PlanReset(f.ctx, stream.Head()); return err },
+		func() error { return g.Pause(f.ctx) },
+		func() error { return g.Resume(f.ctx) },
 		func() error { return redriveWork(f, client) },
 		func() error { _, err := g.Reset(f.ctx, stream.Head()); return err },
 		func() error { _, err := stream.GroupDetails(f.ctx, client, f.address); return err },

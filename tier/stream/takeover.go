@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/redis/rueidis"
+
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -20,7 +22,7 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 	}
 	args := append(m.identify(),
 		millis(m.lease), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)), strconv.Itoa(suspects))
-	reply, err := m.run(ctx, takeoverScript, m.logOwnersRetryOpen(), args...)
+	reply, err := m.run(ctx, takeoverScript, m.fetchKeys(), args...)
 	if err != nil {
 		return tier.Taken{}, err
 	}
@@ -28,8 +30,8 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	if code, _ := parts[0].AsInt64(); code < 0 {
-		return tier.Taken{}, tier.ErrFenced
+	if taken, over, err := m.answered(parts[0]); over {
+		return taken, err
 	}
 	next, err := parts[1].ToString()
 	if err != nil {
@@ -43,6 +45,24 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 	taken, err := m.taken(ctx, parts[2], parts[3], parts[4], parts[5])
 	taken.Done, taken.Next, taken.Suspects = next == "", wait(parts[6]), int(left)
 	return taken, err
+}
+
+// answered tells whether the first part of a reply says all there is to say: that the member is fenced, or the group paused.
+func (m *Member) answered(code rueidis.RedisMessage) (t tier.Taken, over bool, err error) {
+	switch n, err := code.AsInt64(); {
+	case err != nil:
+		return t, true, err
+	case n < 0:
+		return t, true, tier.ErrFenced
+	case n == 0:
+		return tier.Taken{Paused: true, Next: -1}, true, nil
+	}
+	return t, false, nil
+}
+
+// fetchKeys are those that taking entries over or up again needs.
+func (m *Member) fetchKeys() []string {
+	return append(m.logOwnersRetryOpen(), m.group.place.addr.GroupKey(m.group.cfg.Name))
 }
 
 func (m *Member) lookFrom() string {

@@ -281,6 +281,26 @@ var transitions = map[string]transition{
 		n, err := s.g.Reset(s.f.ctx, stream.Head())
 		return fmt.Sprint(n), err
 	}, after: "lag 3 dead 0 members 0", answer: "2", again: "0"}.row(),
+	"pause_group": grouped{
+		oom: true, call: func(s *scene) (string, error) { return "", s.g.Pause(s.f.ctx) }, after: sceneStart + " paused",
+	}.row(),
+	"resume_group": grouped{
+		oom: true, prepare: func(s *scene) { require.NoError(s.f.t, s.g.Pause(s.f.ctx)) },
+		call:   func(s *scene) (string, error) { return "", s.g.Resume(s.f.ctx) },
+		before: sceneStart + " paused", after: sceneStart,
+	}.row(),
+	"oldest": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		s := newScene(f)
+		require.NoError(f.t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "poison")))
+		first := f.dead()[0].ID
+		return func() (string, error) {
+			groups, err := stream.Groups(f.ctx, f.client, f.address)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(groups[0].OldestDead == first), nil
+		}, s.state
+	}, before: "lag 1 dead 2 members 2", after: "lag 1 dead 2 members 2", answer: "true"},
 	"scan": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
 		_, err := f.writer(stream.WriterConfig{Producer: "p"}).AppendAt(f.ctx, 1, messages(1))
 		require.NoError(f.t, err)
@@ -425,6 +445,9 @@ func (s *scene) state() string {
 	words = append(words, fmt.Sprintf("lag %d dead %d members %d", groups[0].Lag, groups[0].Dead, members/2))
 	if n := s.f.text("ZCARD", s.f.addr().RetryKey("g")); n != "0" {
 		words = append(words, "parked "+n)
+	}
+	if groups[0].Paused {
+		words = append(words, "paused")
 	}
 	return strings.Join(words, " ")
 }

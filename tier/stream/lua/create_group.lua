@@ -62,8 +62,8 @@ if call('EXISTS', log) == 1 then
     end
   end
 end
-local row = call('HMGET', group, 'lease', 'start', 'floor', 'added', 'deleted')
-local had_lease, had_start, floor, had_added, deleted = row[1], row[2], row[3], row[4], row[5]
+local row = call('HMGET', group, 'lease', 'start', 'floor', 'added', 'deleted', 'paused')
+local had_lease, had_start, floor, had_added, deleted, paused = row[1], row[2], row[3], row[4], row[5], row[6]
 if deleted and lost then return {'deleted', '', '', ''} end
 local code = 'created'
 if not deleted and (floor or lost) then
@@ -89,5 +89,6 @@ if fresh then after = last end
 call('DEL', group, owners)
 if code ~= 'resumed' then call('DEL', retry, open) end
 call('HSET', group, 'lease', lease, 'start', start, 'floor', after, 'added', added)
+if paused then call('HSET', group, 'paused', paused) end -- the server lost the group, nobody resumed it
 if fresh and not deleted then call('HSET', group, 'fresh', '1') end
 return {code, lease, start, after}

@@ -5,17 +5,19 @@
 -- KEYS[2] owners   HASH
 -- KEYS[3] retry    ZSET
 -- KEYS[4] open     HASH
+-- KEYS[5] terms    HASH  only looked at
 -- ARGV[1] group    name
 -- ARGV[2] member   name
 -- ARGV[3] number   of the member
 -- ARGV[4] want     entries to take at most
--- Replies {1 | -1 when fenced, ms until the next is due or -1, {id, deliveries, ...} taken or trimmed, entries that exist,
+-- Replies {1 | 0 when the group is paused | -1 when fenced, ms until the next is due or -1, {id, deliveries, ...} taken or trimmed, entries that exist,
 --   their rows in open or '', the server's time in ms}
-local log, owners, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log, owners, retry, open, terms = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group, member, number, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local call = redis.call
 
 if call('HGET', owners, member) ~= number then return {-1, -1, {}, {}, {}, 0} end
+if call('HGET', terms, 'paused') then return {0, -1, {}, {}, {}, 0} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 -- Asked first, since a right that is lacking must not show halfway.

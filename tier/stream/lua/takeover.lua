@@ -7,6 +7,7 @@
 -- KEYS[2] owners   HASH
 -- KEYS[3] retry    ZSET  only looked at
 -- KEYS[4] open     HASH  only looked at
+-- KEYS[5] terms    HASH  only looked at
 -- ARGV[1] group    name
 -- ARGV[2] member   name
 -- ARGV[3] number   of the member
@@ -15,14 +16,15 @@
 -- ARGV[6] page     pending entries to look at
 -- ARGV[7] want     entries to take at most
 -- ARGV[8] suspects that may be among them
--- Replies {1 | -1 when fenced, next cursor or '' at the end, {id, deliveries, ...} taken or trimmed, entries that exist,
+-- Replies {1 | 0 when the group is paused | -1 when fenced, next cursor or '' at the end, {id, deliveries, ...} taken or trimmed, entries that exist,
 --   their rows in open or '', the server's time in ms, ms until the first parked entry is due or -1, suspects left}
-local log, owners, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log, owners, retry, open, terms = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group, member, number = ARGV[1], ARGV[2], ARGV[3]
 local lease, from, page, want, suspects = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local call = redis.call
 
 if call('HGET', owners, member) ~= number then return {-1, '', {}, {}, {}, 0, -1, 0} end
+if call('HGET', terms, 'paused') then return {0, '', {}, {}, {}, 0, -1, 0} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local due = call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2]

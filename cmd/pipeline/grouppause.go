@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+func groupPause(a *app) *cobra.Command {
+	return groupTurn(a, "pause", &cobra.Command{
+		Short: "Let the consumers of a group fetch nothing more",
+		Long: `Let all consumers of a group fetch nothing more, whichever process they run in:
+nothing new, nothing that another left behind, nothing that is to be tried again.
+What they hold they finish. Each learns of it within three seconds, one that joins
+later before it begins. The pause stays until 'pipeline group resume', whatever
+ends or starts meanwhile. Consumers of other programs do not heed it.
+
+Once more, it does nothing.`,
+		Example: `  pipeline group pause shop/orders --group mailer`,
+	}, (*stream.Group).Pause)
+}
+
+func groupResume(a *app) *cobra.Command {
+	return groupTurn(a, "resume", &cobra.Command{
+		Short: "Let a paused group go on",
+		Long: `Let a paused group go on. Its consumers do so within a second or two. Of a group
+that is not paused it changes nothing.`,
+		Example: `  pipeline group resume shop/orders --group mailer`,
+	}, (*stream.Group).Resume)
+}
+
+// groupTurn is a command that can be taken back, and so asks nobody.
+func groupTurn(a *app, verb string, cmd *cobra.Command, turn func(*stream.Group, context.Context) error) *cobra.Command {
+	var group string
+	cmd.Use = verb + " ADDR --group NAME"
+	cmd.Args = arguments(1, 1, "the address of a stream, as in shop/orders")
+	cmd.Flags().Var(name(&group, "group"), "group", "name of the group")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		addr, err := tier.ParseAddress(args[0])
+		if err != nil {
+			return err
+		}
+		if group == "" {
+			return wantsGroup(addr)
+		}
+		return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
+			was, err := groupNamed(ctx, client, addr, group)
+			if err != nil {
+				return err
+			}
+			g, err := stream.NewGroup(client, stream.GroupConfig{Address: addr.String(), Name: group, Start: stream.Head()})
+			if err == nil {
+				err = turn(g, ctx)
+			}
+			if err != nil {
+				return err
+			}
+			return a.printTurn(verb, addr, was)
+		})
+	}
+	return cmd
+}
+
+func (a *app) printTurn(verb string, addr tier.Address, was *stream.GroupInfo) error {
+	paused := verb == "pause"
+	if !a.json() {
+		did := map[string]string{"pause": "paused", "resume": "resumed"}[verb]
+		if was.Paused == paused {
+			return a.print(fmt.Sprintf("group %s of %s was %s already\n", was.Name, addr, map[bool]string{true: "paused", false: "not paused"}[paused]))
+		}
+		return a.print(fmt.Sprintf("%s group %s of %s: lag %s, %d pending, %d parked\n", did, was.Name, addr, lagText(was), was.Pending, was.Parked))
+	}
+	return a.printObject(struct {
+		Action  string `json:"action"`
+		Stream  string `json:"stream"`
+		Group   string `json:"group"`
+		Changed bool   `json:"changed"`
+	}{verb + "-group", addr.String(), was.Name, was.Paused != paused})
+}

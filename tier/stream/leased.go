@@ -1,0 +1,88 @@
+package stream
+
+import (
+	"context"
+	"slices"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// fetch is the memory of what was fetched together.
+type fetch struct {
+	page
+	leased  []tier.Leased
+	records []codec.Record // of plain entries
+}
+
+// clear lets go of what the fetch held.
+func (f *fetch) clear() {
+	f.page.clear()
+	clear(f.leased)
+	clear(f.records)
+}
+
+// leased decodes entries.
+func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
+	f := fetch{page: page{entries: entries}}
+	if err := m.decode(ctx, &f, deliveries); err != nil {
+		return nil, err
+	}
+	return f.leased, nil
+}
+
+// decode makes what is leased out of the entries of a fetch. Messages of a pack below the group's start are left out.
+func (m *Member) decode(ctx context.Context, f *fetch, deliveries map[codec.EntryID]int) error {
+	place := m.group.place
+	if err := place.identify(ctx); err != nil {
+		return err
+	}
+	if err := place.waits(f.entries); err != nil {
+		return err
+	}
+	start, asked := m.begins(), false
+	f.leased = slices.Grow(f.leased[:0], len(f.entries))
+	f.records = slices.Grow(f.records[:0], len(f.entries))[:len(f.entries)]
+	for i, e := range f.entries {
+		records := place.records(f.records[i:i:i+1], e) // one finds room there, the messages of a pack do not
+		if len(records) > 1 && records[0].Addr.Compare(start) < 0 && !asked {
+			asked = true // the group may have been reset since
+			var err error
+			if start, err = m.askStart(ctx); err != nil {
+				return err
+			}
+		}
+		for len(records) > 1 && records[0].Addr.Compare(start) < 0 {
+			records = records[1:]
+		}
+		l := tier.Leased{Entry: e.ID, Records: records, Deliveries: 1, Bytes: bytesOf(e)}
+		if n, ok := deliveries[e.ID]; ok {
+			l.Deliveries = n
+		}
+		f.leased = append(f.leased, l)
+	}
+	return nil
+}
+
+func (m *Member) begins() codec.EntryID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.start
+}
+
+// askStart asks where the group begins. Without a record of it, everything that it is given is its own.
+func (m *Member) askStart(ctx context.Context) (codec.EntryID, error) {
+	p := m.group.place
+	key := p.addr.GroupKey(m.group.cfg.Name)
+	reply, err := p.client.Do(ctx, key, p.client.B().Hget().Key(key).Field(tier.StartField).Build())
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return codec.EntryID{}, err
+	}
+	start := entryID(reply)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.start = start
+	return start, nil
+}

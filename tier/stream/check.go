@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -176,95 +175,6 @@ func (c *check) streams(ctx context.Context) error {
 	return nil
 }
 
-func (c *check) groups(ctx context.Context, addr tier.Address) error {
-	rows, err := groupRows(ctx, c.client, addr)
-	if err != nil {
-		return err
-	}
-	for chunk := range slices.Chunk(rows, askChunk) {
-		if err := c.groupChunk(ctx, addr, chunk); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *check) groupChunk(ctx context.Context, addr tier.Address, groups []groupRow) error {
-	var letters, hashes, retries, opens []string
-	for _, g := range groups {
-		letters = append(letters, addr.DeadKey(g.name))
-		retries, opens = append(retries, addr.RetryKey(g.name)), append(opens, addr.OpenKey(g.name))
-		hashes = append(hashes, addr.GroupKey(g.name), addr.OwnersKey(g.name))
-	}
-	if _, err := c.areType(ctx, letters, "stream"); err != nil {
-		return err
-	}
-	there, err := c.areType(ctx, hashes, "hash")
-	if err != nil {
-		return err
-	}
-	for i, key := range hashes {
-		if !there[i] {
-			continue // of another program, or nobody ever joined
-		}
-		row, err := hashRow(ctx, c.client, key)
-		if err != nil {
-			return err
-		}
-		if i%2 == 0 {
-			c.terms(key, row)
-		} else {
-			c.owners(key, row)
-		}
-	}
-	parked, err := c.areType(ctx, retries, "zset")
-	if err != nil {
-		return err
-	}
-	rows, err := c.areType(ctx, opens, "hash")
-	if err != nil {
-		return err
-	}
-	for i := range groups {
-		if !parked[i] {
-			continue
-		}
-		if !rows[i] {
-			c.broken(retries[i], "has parked entries, and nothing says what is open of them")
-		} else if err := c.parked(ctx, retries[i], opens[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parked checks that of each parked entry something is open.
-func (c *check) parked(ctx context.Context, retry, open string) error {
-	for from := int64(0); ; from += askChunk {
-		m, err := c.client.Do(ctx, retry, c.client.B().Zrange().Key(retry).Min(strconv.FormatInt(from, 10)).Max(strconv.FormatInt(from+askChunk-1, 10)).Build())
-		if err != nil {
-			return err
-		}
-		entries, err := m.AsStrSlice()
-		if err != nil || len(entries) == 0 {
-			return err
-		}
-		if m, err = c.client.Do(ctx, open, c.client.B().Hmget().Key(open).Field(entries...).Build()); err != nil {
-			return err
-		}
-		rows, err := tier.Texts("HMGET "+open, m, len(entries))
-		if err != nil {
-			return err
-		}
-		for i, e := range entries {
-			_, whole := strconv.ParseUint(rows[i], 10, 64) // of a redriven entry all is open
-			if id, err := codec.ParseEntryID(e); err != nil || whole != nil && len(openOf(rows[i], 0, 0)) == 0 {
-				c.broken(open, "entry %.64q (%s) is parked, and its row %.64q says of nothing that it is open", e, id, rows[i])
-			}
-		}
-	}
-}
-
 // areType reports which keys are there with the right type; a missing one is no fault.
 func (c *check) areType(ctx context.Context, keys []string, want string) ([]bool, error) {
 	cmds := make([]rueidis.Completed, len(keys))
@@ -286,37 +196,4 @@ func (c *check) areType(ctx context.Context, keys []string, want string) ([]bool
 		}
 	}
 	return there, nil
-}
-
-// terms are what a group's members agree on.
-func (c *check) terms(key string, row map[string]string) {
-	if _, deleted := row[tier.DeletedField]; deleted {
-		return
-	}
-	lease, ok := row[tier.LeaseField] // of another program's group that was reset, there is none
-	if ms, err := strconv.ParseInt(lease, 10, 64); ok && (err != nil || ms < MinLease.Milliseconds()) {
-		c.broken(key, "has the lease %.32q, not milliseconds from %d on", lease, MinLease.Milliseconds())
-	}
-	start, begins := row[tier.StartField]
-	if !begins && !ok {
-		return // another program's group that was paused: nothing else is known of it
-	}
-	if _, err := codec.ParseEntryID(start); err != nil {
-		c.broken(key, "starts at %.64q, which is no address", start)
-	}
-}
-
-func (c *check) owners(key string, owners map[string]string) {
-	for field, value := range owners {
-		member, beat := strings.CutSuffix(field, tier.BeatSuffix)
-		if _, err := strconv.ParseUint(value, 10, 64); err != nil {
-			c.broken(key, "%s holds %.32q, not a number", field, value)
-		}
-		if _, ok := owners[member]; beat && !ok {
-			c.broken(key, "%s beats without a number", member)
-		}
-		if _, ok := owners[tier.BeatField(field)]; !beat && !ok {
-			c.broken(key, "%s has a number and never beat", field)
-		}
-	}
 }

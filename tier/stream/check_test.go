@@ -90,7 +90,42 @@ func TestCheck(t *testing.T) {
 		{"nothing is open of what is parked", func(f *fixture) {
 			f.do("ZADD", f.addr().RetryKey("g"), "1", "1-1")
 			f.do("HSET", f.addr().OpenKey("g"), "1-2", "1 0 1 0")
-		}, func(f *fixture) string { return f.addr().OpenKey("g") }},
+		}, func(f *fixture) string { return f.addr().RetryKey("g") }},
+		{"the row of what is parked is damaged", func(f *fixture) { f.putAside(1, "1 0 x 0") }, open},
+		{"the row of what is parked names no message", func(f *fixture) { f.putAside(1, "1 0") }, open},
+		{"something else is parked", func(f *fixture) {
+			f.do("ZADD", f.addr().RetryKey("g"), "1", "entry")
+			f.do("HSET", f.addr().OpenKey("g"), "entry", "0")
+		}, func(f *fixture) string { return f.addr().RetryKey("g") }},
+		{"parked and pending", func(f *fixture) { f.putAside(0, "1 0 1 0") }, func(f *fixture) string { return f.addr().RetryKey("g") }},
+		{
+			"a row of what was settled", func(f *fixture) {
+				id := f.all()[1].Position.Entry.String()
+				f.do("HSET", f.addr().OpenKey("g"), id, "1 0 1 0")
+				f.do("XACK", f.log(), "g", id)
+			}, open,
+		},
+		{"a row that cannot be read", func(f *fixture) {
+			f.do("HSET", f.addr().OpenKey("g"), f.all()[0].Position.Entry.String(), "x")
+		}, open},
+		{"a letter of nothing", func(f *fixture) { f.do("XADD", f.addr().DeadKey("g"), "*", "a", "b") }, dead},
+		{"a letter without attempts", func(f *fixture) { f.do("XADD", f.addr().DeadKey("g"), "*", "entry", "1-1", "reason", "r", "m", "x") }, dead},
+		{"a letter whose entry is none", func(f *fixture) {
+			f.do("XADD", f.addr().DeadKey("g"), "*", "entry", "first", "reason", "r", "attempts", "1")
+		}, dead},
+		{"a letter whose index is none", func(f *fixture) {
+			f.do("XADD", f.addr().DeadKey("g"), "*", "entry", "1-1", "index", "-1", "of", "2", "reason", "r", "attempts", "1")
+		}, dead},
+		{"a letter behind many", func(f *fixture) {
+			for range 300 {
+				f.do("XADD", f.addr().DeadKey("g"), "*", "entry", "1-1", "reason", "r", "attempts", "1")
+			}
+			f.do("XADD", f.addr().DeadKey("g"), "*", "entry", "1-1")
+		}, dead},
+		{
+			"paused since a time that is none", func(f *fixture) { f.do("HSET", f.addr().GroupKey("g"), "paused", "yes") },
+			func(f *fixture) string { return f.addr().GroupKey("g") },
+		},
 		{"a member's number is none", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m", "x", "m:beat", "1") }, owners},
 		{"a member never beat", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m", "1") }, owners},
 		{"a beat of nobody", func(f *fixture) { f.do("HSET", f.addr().OwnersKey("g"), "m:beat", "1") }, owners},
@@ -124,6 +159,18 @@ func TestCheck(t *testing.T) {
 func nodesKey(*fixture) string   { return tier.NodesKey }
 func scopeKey(f *fixture) string { return tier.ScopeKey(f.addr().Scope) }
 func owners(f *fixture) string   { return f.addr().OwnersKey("g") }
+func open(f *fixture) string     { return f.addr().OpenKey("g") }
+func dead(f *fixture) string     { return f.addr().DeadKey("g") }
+
+// putAside parks one of the stream's entries by hand; the first two of them are pending already, unless they are acknowledged.
+func (f *fixture) putAside(i int, row string) {
+	id := f.all()[i].Position.Entry.String()
+	if i > 0 {
+		f.do("XACK", f.log(), "g", id)
+	}
+	f.do("ZADD", f.addr().RetryKey("g"), "1", id)
+	f.do("HSET", f.addr().OpenKey("g"), id, row)
+}
 
 // TestCheckSound: what is in order, or not ours, is no finding.
 func TestCheckSound(t *testing.T) {
@@ -149,6 +196,38 @@ func TestCheckSound(t *testing.T) {
 		require.ErrorIs(t, err, tier.ErrName)
 		_, err = stream.Groups(f.ctx, f.client, "a:b")
 		require.ErrorIs(t, err, tier.ErrName)
+	})
+}
+
+// What is parked, open or dead by the scripts' own doing is sound; so is what was trimmed since.
+func TestCheckOfWhatIsAside(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		check := func() { require.NoError(t, stream.Check(f.ctx, f.client, f.addr().Scope)) }
+		f.append(f.writer(stream.WriterConfig{}), 4)
+		f.append(f.writer(stream.WriterConfig{Pack: 3}), 3)
+		g := f.group("g", stream.Head(), 0)
+		me := f.join(g)
+		leased := f.read(me, 5)
+		pack := leased[4]
+		require.NoError(t, me.PutAside(f.ctx, []tier.Aside{
+			{Entry: leased[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}},
+			{Entry: leased[1].Entry, Deliveries: 1, Dead: []tier.Letter{{Index: -1, Reason: "r", Attempts: 1}}},
+			{Entry: pack.Entry, Deliveries: 1, Open: []tier.Open{{Index: 1, Attempt: 1}}, Dead: []tier.Letter{{Index: 0, Reason: "r", Attempts: 1}}},
+		}))
+		check()
+		_, err := stream.Redrive(f.ctx, f.client, f.address, "g", letterIDs(f.dead()))
+		require.NoError(t, err)
+		check()
+		taken, err := me.Due(f.ctx, 10)
+		require.NoError(t, err)
+		require.Len(t, taken.Leased, 3)
+		check()
+		require.NoError(t, me.PutAside(f.ctx, []tier.Aside{{Entry: pack.Entry, Deliveries: 2, Open: []tier.Open{{Index: 1, Attempt: 1}}}}))
+		f.do("XDEL", f.log(), pack.Entry.String()) // parked, and trimmed
+		check()
+		require.NoError(t, g.Pause(f.ctx))
+		check()
 	})
 }
 

@@ -23,6 +23,8 @@ var (
 	readKeyScript     = load("read_key")
 	describeScript    = load("describe")
 	unreadScript      = load("unread")
+	whereaboutsScript = load("whereabouts")
+	damagedScript     = load("damaged")
 	oldestScript      = load("oldest")
 	createGroupScript = load("create_group")
 	resetGroupScript  = load("reset_group")

@@ -301,6 +301,8 @@ var transitions = map[string]transition{
 			return fmt.Sprint(groups[0].OldestDead == first), nil
 		}, s.state
 	}, before: "lag 1 dead 2 members 2", after: "lag 1 dead 2 members 2", answer: "true"},
+	"whereabouts": auditing("whereabouts", "lag 1 dead 1 members 2 parked 1"),
+	"damaged":     auditing("damaged", "lag 1 dead 1 members 2 parked 1"),
 	"scan": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
 		_, err := f.writer(stream.WriterConfig{Producer: "p"}).AppendAt(f.ctx, 1, messages(1))
 		require.NoError(f.t, err)
@@ -370,6 +372,16 @@ func appending(size int) transition {
 			return fmt.Sprint(len(ids), ids[0] == all[0].ID, ids[1] == all[1].ID), nil
 		}, func() string { return strconv.Itoa(len(f.all())) }
 	}, before: "0", after: "2", answer: "2 true true"}
+}
+
+// auditing is the row of a script of the audit, of a group with something parked and something dead.
+func auditing(name, state string) transition {
+	return transition{oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		s := newScene(f)
+		list := append(lettersOf(heldOf(s.mine[:1]), "poison"), tier.Aside{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}})
+		require.NoError(f.t, s.me.PutAside(f.ctx, list))
+		return func() (string, error) { return name, stream.Check(f.ctx, f.client, f.addr().Scope) }, s.state
+	}, before: state, after: state, answer: name}
 }
 
 // grouped is a row about a group: of three entries, the member "me" was given two.

@@ -1,0 +1,139 @@
+package stream
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// aside is a group of which the audit looks at what is parked, open and dead.
+type aside struct {
+	addr  tier.Address
+	group string
+}
+
+func (a aside) retry() string { return a.addr.RetryKey(a.group) }
+func (a aside) open() string  { return a.addr.OpenKey(a.group) }
+
+// stand is where one entry stands, all at one moment.
+type stand struct {
+	entry   string
+	parked  bool
+	row     string // of open; empty: none
+	pending bool
+	exists  bool // in the log
+}
+
+// fault is what is wrong with where an entry stands, and in which of the two keys; empty: nothing. An entry that was
+// trimmed is none: what is parked of it is counted as lost once it is due, and its row does no harm.
+func (s stand) fault() (inRetry bool, what string) {
+	_, err := codec.ParseEntryID(s.entry)
+	_, whole := strconv.ParseUint(s.row, 10, 64) // a row without messages: all of the entry is open
+	readable := whole == nil || len(openOf(s.row, 0, 0)) > 0
+	switch {
+	case err != nil:
+		return s.parked, "is no entry's id"
+	case s.parked && s.row == "":
+		return true, "is parked, and nothing says what is open of it"
+	case s.row != "" && !readable:
+		return false, "has a row that says of nothing that it is open"
+	case s.parked && s.pending:
+		return true, "is parked, and pending as well: the group went back since it was parked, or another program claimed it; it is handled for either"
+	case s.row != "" && !s.parked && !s.pending && s.exists:
+		return false, "has a row and is neither parked nor pending: another program acknowledged it, or took it out of what is parked"
+	}
+	return false, ""
+}
+
+// parked audits what is parked.
+func (c *check) parked(ctx context.Context, a aside) error {
+	for from := int64(0); ; from += askChunk {
+		m, err := c.client.Do(ctx, a.retry(), c.client.B().Zrange().Key(a.retry()).Min(strconv.FormatInt(from, 10)).Max(strconv.FormatInt(from+askChunk-1, 10)).Build())
+		if err != nil {
+			return err
+		}
+		entries, err := m.AsStrSlice()
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		if err := c.place(ctx, a, entries, func(s stand) bool { return s.parked }); err != nil {
+			return err
+		}
+	}
+}
+
+// open audits the rows of what is not parked.
+func (c *check) open(ctx context.Context, a aside) error {
+	var entries []string
+	if err := c.client.ScanHash(ctx, a.open(), func(field, _ string) { entries = append(entries, field) }); err != nil {
+		return err
+	}
+	for len(entries) > 0 {
+		n := min(askChunk, len(entries))
+		if err := c.place(ctx, a, entries[:n], func(s stand) bool { return !s.parked }); err != nil {
+			return err
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+// place asks where entries stand, and tells what is wrong with those that concern it: they may have moved since they were
+// listed.
+func (c *check) place(ctx context.Context, a aside, entries []string, concerns func(stand) bool) error {
+	m, err := c.client.Run(ctx, tier.Call{
+		Script: whereaboutsScript, Keys: []string{a.addr.LogKey(), a.retry(), a.open()}, Args: append([]string{a.group}, entries...),
+	})
+	if err != nil {
+		return err
+	}
+	parts, err := m.ToArray()
+	if err != nil || len(parts) == 0 {
+		return err // the group was deleted since
+	}
+	if parts, err = tier.Parts("whereabouts", m, 4*len(entries)); err != nil {
+		return err
+	}
+	for i, e := range entries {
+		s := stand{entry: e, parked: number(parts[4*i]) == 1, pending: number(parts[4*i+2]) == 1, exists: number(parts[4*i+3]) == 1}
+		if s.row, err = parts[4*i+1].ToString(); err != nil {
+			return err
+		}
+		if inRetry, what := s.fault(); what != "" && concerns(s) {
+			key := a.open()
+			if inRetry {
+				key = a.retry()
+			}
+			c.broken(key, "entry %.64q, row %.64q, %s", s.entry, s.row, what)
+		}
+	}
+	return nil
+}
+
+// letters audits a stream of dead letters.
+func (c *check) letters(ctx context.Context, key string) error {
+	for from := "-"; ; {
+		m, err := c.client.Run(ctx, tier.Call{Script: damagedScript, Keys: []string{key}, Args: []string{from, strconv.Itoa(askChunk)}})
+		if err != nil {
+			return err
+		}
+		parts, err := tier.Parts("damaged", m, 2)
+		if err != nil {
+			return err
+		}
+		ids, err := parts[1].AsStrSlice()
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			c.broken(key, "letter %s does not say of what entry it is, why and after how many attempts: it cannot be redriven", id)
+		}
+		last, err := parts[0].ToString()
+		if err != nil || last == "" {
+			return err
+		}
+		from = "(" + last
+	}
+}

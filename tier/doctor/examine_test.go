@@ -95,7 +95,9 @@ func TestFound(t *testing.T) {
 			}, code: "consumers-dead", severity: doctor.Warning, where: mailer, what: "1000 consumers are silent, and nothing is pending for them",
 		},
 		{
-			name: "dead letters", spoil: func(f *fixture) { f.do("XADD", orders.DeadKey("mailer"), "*", "entry", "1-1") },
+			name: "dead letters", spoil: func(f *fixture) {
+				f.do("XADD", orders.DeadKey("mailer"), "*", "entry", "1-1", "reason", "r", "attempts", "1")
+			},
 			code: "dead-letters", severity: doctor.Warning, where: mailer, what: "1 entry was put aside",
 		},
 		{

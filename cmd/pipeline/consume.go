@@ -26,6 +26,7 @@ type consume struct {
 	concurrency int
 	deliveries  int
 	backoff     time.Duration
+	order       consumer.Order
 	exec        *command
 	metrics     metrics
 }
@@ -49,7 +50,12 @@ other the message comes again, after a pause of up to --backoff that doubles wit
 each failure, up to 10 minutes. After --max-deliveries it goes to the group's dead
 letters (pipeline dead). The command is split into words, without a
 shell; for one write --exec "sh -c '...'". Of the environment it gets PATH,
-HOME, LANG, TZ and USER.`,
+HOME, LANG, TZ and USER.
+
+--order key handles the messages of one key one after another, as they stand in
+the stream, and strict does so with all of them, with --concurrency 1. One that
+fails holds up those behind it until it is handled or given up. Each consumer
+keeps the order of what it handles: so the group needs to have one consumer only.`,
 		Example: `  pipeline consume shop/orders --group mailer
   pipeline consume shop/orders --group mailer --exec ./send-mail --concurrency 4
   pipeline consume shop/orders --group audit --count 100 --wait 5s`,
@@ -61,6 +67,9 @@ HOME, LANG, TZ and USER.`,
 			if c.group == "" {
 				return usagef("want the name of a group: pipeline consume %s --group NAME", c.addr)
 			}
+			if c.order == consumer.Strict && c.concurrency > 1 {
+				return usagef("--order strict handles one message at a time: want --concurrency 1, or --order key")
+			}
 			return c.run(cmd.Context())
 		},
 	}
@@ -70,6 +79,7 @@ HOME, LANG, TZ and USER.`,
 	f.Var(number(&c.count, 1, math.MaxInt), "count", "stop after this many messages; a pack is handled to its end")
 	f.Var(duration(&c.wait), "wait", "stop when no message came for this long; exit code 4 if none came at all")
 	f.Var(number(&c.concurrency, 1, 1024), "concurrency", "handle this many messages at the same time")
+	f.Var(&value{text: c.order.String(), kind: "none|key|strict", set: c.setOrder}, "order", "what messages wait for each other")
 	f.Var(number(&c.deliveries, 1, math.MaxInt), "max-deliveries", "give a message up after this many deliveries (default 20)")
 	f.Var(duration(&c.backoff), "backoff", "longest pause after the first failure of a message (default 1s)")
 	f.Var(&value{kind: "CMD", set: func(s string) (err error) {
@@ -78,6 +88,13 @@ HOME, LANG, TZ and USER.`,
 	}}, "exec", "command to run for each message")
 	c.metrics.flag(cmd)
 	return cmd
+}
+
+func (c *consume) setOrder(text string) (err error) {
+	if c.order, err = consumer.ParseOrder(text); err != nil {
+		return errors.New("want none, key or strict")
+	}
+	return nil
 }
 
 // start is where a new group begins.

@@ -86,6 +86,39 @@ func TestConsumeCount(t *testing.T) {
 	}
 }
 
+// With an order, the command that fails at first is run again before those of what stands behind it; with none it is not.
+func TestConsumeInOrder(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	for _, order := range []string{"none", "key", "strict"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			addr := numbers(t, p, 5)
+			dir := t.TempDir()
+			script := filepath.Join(dir, "handle")
+			require.NoError(t, os.WriteFile(script, []byte(`#!/bin/sh
+n=$(grep -o '"data":"*[0-9]*' | tr -dc 0-9)
+cd "$(dirname "$0")" && echo "$n" >> seen
+test "$n" != 2 || test -e failed || { touch failed; exit 1; }
+`), 0o700))
+			r := p.run("consume", addr, "--group", "g", "--order", order, "--backoff", "50ms", "--count", "5", "--exec", script)
+			require.Zero(t, r.code, r.errOut)
+			seen, err := os.ReadFile(filepath.Join(dir, "seen"))
+			require.NoError(t, err)
+			if order == "strict" {
+				require.Equal(t, "1 2 2 3 4 5", strings.Join(strings.Fields(string(seen)), " "))
+			} else {
+				require.Len(t, strings.Fields(string(seen)), 6)
+			}
+		})
+	}
+	for _, args := range [][]string{{"--order", "keys"}, {"--order", "strict", "--concurrency", "2"}} {
+		r := p.run(append([]string{"consume", "shop/orders", "--group", "g"}, args...)...)
+		require.Equal(t, 2, r.code)
+		require.Contains(t, r.errOut, "--order")
+	}
+}
+
 func TestConsumeShares(t *testing.T) {
 	t.Parallel()
 	p := onShared(t)

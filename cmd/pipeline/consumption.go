@@ -38,7 +38,7 @@ func (c *consumption) run(ctx context.Context, source consumer.Source) error {
 	c.failed = map[codec.Position]struct{}{}
 	c.tally = &tally{most: c.count, reached: func() { c.stop(errEnough) }}
 	runner, err := consumer.New(c.tally.source(source), c.handle, consumer.Config{
-		Concurrency: c.concurrency, MaxInFlight: c.maxInFlight(), MaxDeliveries: c.deliveries, Backoff: c.backoff,
+		Concurrency: c.concurrency, MaxInFlight: c.maxInFlight(), MaxDeliveries: c.deliveries, Backoff: c.backoff, Order: c.order,
 		Logger: c.app.logger(), Registerer: c.metrics.registerer(),
 	})
 	if err != nil {

@@ -143,6 +143,13 @@ func (m boundedMember) take(n int, from func(n int) (tier.Taken, error)) (tier.T
 	return taken, err
 }
 
+// Parked is asked of members that can tell, which are those of all sources here.
+func (m boundedMember) Parked(ctx context.Context) ([]tier.Parked, error) {
+	return m.Member.(interface {
+		Parked(ctx context.Context) ([]tier.Parked, error)
+	}).Parked(ctx)
+}
+
 func (m boundedMember) PutAside(ctx context.Context, entries []tier.Aside) error {
 	err := m.Member.PutAside(ctx, entries)
 	if err == nil {

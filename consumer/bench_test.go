@@ -12,9 +12,10 @@ import (
 // The server has no persistence; each iteration is one message, from a group with everything unread to nothing pending.
 func BenchmarkConsumer(b *testing.B) {
 	for _, bc := range []struct {
-		name string
-		pack int
-	}{{"plain", 1}, {"pack=100", 100}} {
+		name  string
+		pack  int
+		order consumer.Order
+	}{{"plain", 1, consumer.None}, {"pack=100", 100, consumer.None}, {"plain/key", 1, consumer.ByKey}, {"pack=100/key", 100, consumer.ByKey}} {
 		b.Run(bc.name, func(b *testing.B) {
 			s := newStage(b, tiertest.Private(b, tiertest.Valkey))
 			s.append(b.N, bc.pack)
@@ -29,7 +30,7 @@ func BenchmarkConsumer(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			r := s.run(s.source(), handler, consumer.Config{})
+			r := s.run(s.source(), handler, consumer.Config{Order: bc.order})
 			<-done
 			b.StopTimer()
 			r.stop()

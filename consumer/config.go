@@ -66,6 +66,13 @@ type Config struct {
 	// Among what this consumer holds; see the package's page for what else it needs. With an order a message that fails
 	// holds up those behind it. Strict leaves Concurrency at 1, which is its default then.
 	Order Order
+	// BatchSize is how many messages the handler of NewBatch is given at most. Default 100; at most 4096, which is what one
+	// call settles, and MaxInFlight, since a batch could never be full otherwise. Of plain messages, 2048 are in flight at
+	// most. Small, what a batch saves is small; large, a panic or a crash repeats more.
+	BatchSize int
+	// BatchWait is how long a batch that is not full waits for more, from its first message on. Default 0: it has what is at
+	// hand. Long, messages come late when there are few; they are leased all the while.
+	BatchWait time.Duration
 	// DrainTimeout is how long handlers may go on after the end of Run's context. Default 10 s. Too short, work is
 	// interrupted and done again elsewhere; longer than the patience of whoever stops the process, the process is killed
 	// and what it holds waits for its lease.
@@ -90,7 +97,7 @@ func (c *Config) setDefaults() {
 		}
 	}
 	if c.MaxInFlight == 0 {
-		c.MaxInFlight = max(c.Concurrency, min(maxDefaultInFlight, max(minDefaultInFlight, inFlightPerWorker*c.Concurrency)))
+		c.MaxInFlight = max(c.Concurrency, min(maxInFlight, c.Concurrency*c.BatchSize), min(maxDefaultInFlight, max(minDefaultInFlight, inFlightPerWorker*c.Concurrency)))
 	}
 	if c.MaxInFlightBytes == 0 {
 		c.MaxInFlightBytes = defaultBytes
@@ -130,6 +137,14 @@ func (c *Config) validate() error {
 		return refuse("Concurrency is %d with Order Strict, want 1: one message is handled at a time", c.Concurrency)
 	case c.MaxInFlight < c.Concurrency:
 		return refuse("MaxInFlight is %d, below the Concurrency of %d: workers would never have a message", c.MaxInFlight, c.Concurrency)
+	case c.BatchSize < 0 || c.BatchSize > maxBatchSize:
+		return refuse("BatchSize is %d, want 1 to %d: one call settles no more", c.BatchSize, maxBatchSize)
+	case c.BatchSize > c.MaxInFlight:
+		return refuse("BatchSize is %d, above the MaxInFlight of %d: a batch would never be full", c.BatchSize, c.MaxInFlight)
+	case c.BatchSize > 1 && c.Order == Strict:
+		return refuse("BatchSize is %d with Order Strict, want 1: one message is handled at a time", c.BatchSize)
+	case c.BatchWait < 0:
+		return refuse("BatchWait is %s, want nothing or more", c.BatchWait)
 	case c.MaxInFlight > maxInFlight:
 		return refuse("MaxInFlight is %d, at most %d", c.MaxInFlight, maxInFlight)
 	case c.MaxInFlightBytes < 0:

@@ -13,7 +13,8 @@ import (
 // Consumer gives the messages of one source to a handler. It is used once.
 type Consumer struct {
 	source  Source
-	handler Handler
+	handler Handler      // or, if nil,
+	batch   BatchHandler // of NewBatch
 	cfg     Config
 	ran     atomic.Bool
 	ready   chan struct{}
@@ -24,11 +25,18 @@ func New(source Source, handler Handler, cfg Config) (*Consumer, error) {
 	if source == nil || handler == nil {
 		return nil, fmt.Errorf("%w: a consumer needs a source and a handler", ErrConfig)
 	}
+	if cfg.BatchSize != 0 || cfg.BatchWait != 0 {
+		return nil, fmt.Errorf("%w: BatchSize and BatchWait are for NewBatch", ErrConfig)
+	}
+	return newConsumer(source, handler, nil, cfg)
+}
+
+func newConsumer(source Source, handler Handler, batch BatchHandler, cfg Config) (*Consumer, error) {
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Consumer{source: source, handler: handler, cfg: cfg, ready: make(chan struct{})}, nil
+	return &Consumer{source: source, handler: handler, batch: batch, cfg: cfg, ready: make(chan struct{})}, nil
 }
 
 // Ready is closed when the consumer has joined its group and begins to read.

@@ -14,18 +14,38 @@ type handling struct {
 	inner context.Context // nil until it is asked for
 	stop  context.CancelCauseFunc
 	cause error // why it has ended; nil while it has not
+
+	shared *handling // of the batch, which ends with this one; nil: none
 }
 
 // end ends the context. A later end has no effect.
 func (h *handling) end(cause error) {
+	if shared := h.endAlone(cause); shared != nil {
+		shared.end(cause)
+	}
+}
+
+func (h *handling) endAlone(cause error) (shared *handling) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.cause != nil {
-		return
+		return nil
 	}
 	h.cause = cause
 	if h.stop != nil {
 		h.stop(cause)
+	}
+	return h.shared
+}
+
+// share ends another together with this one.
+func (h *handling) share(with *handling) {
+	h.mu.Lock()
+	h.shared = with
+	cause := h.cause
+	h.mu.Unlock()
+	if cause != nil {
+		with.end(cause)
 	}
 }
 

@@ -53,3 +53,17 @@ func TestHandling(t *testing.T) {
 		require.Equal(t, ErrLeaseLost, context.Cause(h))
 	})
 }
+
+// The context of a batch is that of its first message, and ends with that of any other.
+func TestHandlingShared(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		one, all := handling{Context: t.Context()}, handling{Context: t.Context()}
+		if first {
+			one.end(ErrLeaseLost)
+		}
+		one.share(&all)
+		require.Equal(t, first, all.Err() != nil)
+		one.end(ErrLeaseLost)
+		require.ErrorIs(t, context.Cause(&all), ErrLeaseLost)
+	}
+}

@@ -2,7 +2,9 @@ package consumer
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
@@ -110,6 +112,60 @@ func (d *desk) begin() (*flight, *message, bool) {
 		}
 		d.work.Wait()
 	}
+}
+
+// beginBatch waits for a message, and then, for so long at most, for as many as a batch may have; none when there will be
+// none. Those that were lost meanwhile are left out.
+func (d *desk) beginBatch(size int, wait time.Duration) (batch []turn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		if batch = d.gather(batch, size); len(batch) > 0 && wait > 0 {
+			batch = d.fill(batch, size, wait)
+		}
+		batch = slices.DeleteFunc(batch, func(w turn) bool {
+			if w.f.dropped {
+				d.t.finish(w.f, w.m, nil)
+			}
+			return w.f.dropped
+		})
+		if len(batch) > 0 || d.t.closed {
+			for i := 1; i < len(batch); i++ {
+				batch[i].m.ctx.share(&batch[0].m.ctx)
+			}
+			return batch
+		}
+		d.work.Wait()
+	}
+}
+
+// gather adds what is at hand.
+func (d *desk) gather(batch []turn, size int) []turn {
+	for len(batch) < size {
+		f, m := d.t.begin()
+		if f == nil {
+			break
+		}
+		batch = append(batch, turn{f, m})
+	}
+	return batch
+}
+
+// fill waits for more.
+func (d *desk) fill(batch []turn, size int, wait time.Duration) []turn {
+	over := false
+	timer := time.AfterFunc(wait, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		over = true
+		d.work.Broadcast()
+	})
+	defer timer.Stop()
+	for len(batch) < size && !over && !d.t.closed {
+		d.work.Wait()
+		batch = d.gather(batch, size)
+	}
+	return batch
 }
 
 // finish takes a message back.

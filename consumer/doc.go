@@ -23,6 +23,11 @@
 // end with the cause [ErrLeaseLost]. What such a handler does outside the server cannot be taken back: effects need to be
 // idempotent, or to be guarded by the message's id.
 //
+// # Batches
+//
+// [NewBatch] gives several messages to a handler at once, which returns a verdict for each. With an order by key a batch has one
+// message of a key at most.
+//
 // # Order
 //
 // Config.Order says which messages wait for each other:

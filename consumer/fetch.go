@@ -92,7 +92,7 @@ func isPast(at time.Time) bool { return !at.IsZero() && !at.After(time.Now()) }
 
 // ask returns how much room there is, and what is due when. While the group is paused, nothing is.
 func (f *fetcher) ask() (r room, d due) {
-	f.desk.ask(func(t *tracker) { r, d = t.room(f.cfg.Concurrency), due{t.due, t.next} })
+	f.desk.ask(func(t *tracker) { r, d = t.room(f.cfg.Concurrency*max(1, f.cfg.BatchSize)), due{t.due, t.next} })
 	if f.paused {
 		d = due{}
 	}

@@ -19,6 +19,7 @@ import (
 type run struct {
 	cfg     Config
 	handler Handler
+	batch   BatchHandler // in place of handler
 	member  Member
 	lease   time.Duration
 	metrics *metrics
@@ -56,7 +57,7 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 		slog.String("scope", origin.Scope), slog.String("stream", origin.Stream),
 		slog.String("group", origin.Group), slog.String("consumer", member.Name()))
 	r := &run{
-		cfg: c.cfg, handler: c.handler, member: member, lease: member.Lease(),
+		cfg: c.cfg, handler: c.handler, batch: c.batch, member: member, lease: member.Lease(),
 		metrics: newMetrics(c.cfg.Registerer, origin),
 		log:     newThrottle(log),
 	}

@@ -156,6 +156,12 @@ func (s *stage) run(source consumer.Source, h consumer.Handler, cfg consumer.Con
 	s.t.Helper()
 	c, err := consumer.New(source, h, cfg)
 	require.NoError(s.t, err)
+	return s.begin(c)
+}
+
+// begin starts a consumer and stops it with the test.
+func (s *stage) begin(c *consumer.Consumer) *running {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{t: s.t, stop: cancel, done: make(chan struct{})}
 	go func() {

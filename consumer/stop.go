@@ -21,8 +21,12 @@ const (
 // leases are renewed all along; then the member leaves.
 func (r *run) untilStopped(ctx context.Context) error {
 	fetched, settled := make(chan struct{}), make(chan struct{})
+	work := r.workLoop
+	if r.batch != nil {
+		work = r.batchLoop
+	}
 	for range r.cfg.Concurrency {
-		r.workers.Go(r.workLoop)
+		r.workers.Go(work)
 	}
 	r.start(r.fetchLoop, fetched)
 	r.start(r.settleLoop, settled)

@@ -88,7 +88,8 @@ func stoppedWaiting(err error) bool {
 var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|codec|embedded|consumer|input): `)
 
 // flags are what the words of the packages below are called here.
-var flags = strings.NewReplacer("write with Exclusive", "give --exclusive", "write without Exclusive", "leave --exclusive out")
+var flags = strings.NewReplacer("write with Exclusive", "give --exclusive", "write without Exclusive", "leave --exclusive out",
+	"write with Keyed", "give --keyed", "write without Keyed", "leave --keyed out")
 
 // oneLine is an error without line ends and in the words of the program: the names of
 // our packages say nothing to whoever runs a command.

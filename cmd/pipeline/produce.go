@@ -80,6 +80,7 @@ rest goes on, and the exit code is 1.`,
 	window.text = "24h"
 	f.Var(window, "dedup-window", "how long a value of --dedup counts, by the server's clock")
 	f.BoolVar(&p.exclusive, "exclusive", false, "be the one writer of the stream and mint its ids here, as the Elixir EchoMQ 3.0 does")
+	f.BoolVar(&p.cfg.Keyed, "keyed", false, "make or write a keyed stream: the messages of each --key have versions, for 'range --key'")
 	f.BoolVar(&p.strict, "strict", false, "stop at the first line that does not parse")
 	p.metrics.flag(cmd)
 	return cmd
@@ -108,6 +109,9 @@ func (p *produce) check(args []string) (err error) {
 	}
 	if p.window < stream.MinWindow || p.window > stream.MaxWindow {
 		return usagef("--dedup-window: want up to 366d")
+	}
+	if p.cfg.Keyed && (p.cfg.Key == "" || p.exclusive || p.pack > 1 || p.cfg.Dedup != "") {
+		return usagef("--keyed needs --key, the field that becomes the key, and --pack, --exclusive and --dedup do not go with it")
 	}
 	if p.exclusive && p.pack > 1 {
 		return usagef("--pack does not go with --exclusive, whose wire has no packs")
@@ -144,7 +148,7 @@ func (p *produce) run(ctx context.Context) error {
 	defer stop()
 	p.app.logs = true
 	return p.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
-		cfg := stream.WriterConfig{Address: p.addr.String(), Brand: p.brand, Pack: p.pack, Registerer: p.metrics.registerer()}
+		cfg := stream.WriterConfig{Address: p.addr.String(), Brand: p.brand, Pack: p.pack, Keyed: p.cfg.Keyed, Registerer: p.metrics.registerer()}
 		release, err := p.mint(ctx, client, &cfg)
 		if err != nil {
 			return err

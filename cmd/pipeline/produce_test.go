@@ -342,3 +342,34 @@ func TestProduceDedup(t *testing.T) {
 		require.Equal(t, 2, p.run(append([]string{"produce", addr}, args...)...).code, args)
 	}
 }
+
+// A keyed stream has versions of its keys, which range shows; whoever counts on another kind is told which flag is wrong.
+func TestProduceKeyed(t *testing.T) {
+	t.Parallel()
+	p, addr := alone(t), scope(t)+"/accounts"
+	r := p.given(`{"k":"ann","n":1}`+"\n"+`{"k":"bob","n":2}`+"\n"+`{"k":"ann","n":3}`+"\n"+`{"k":"","n":4}`+"\n").run("produce", addr, "--format", "json", "--key", "k", "--keyed")
+	require.Equal(t, 1, r.code, r.errOut)
+	require.Contains(t, r.errOut, `stdin:4: field "k" is empty, and each message of a keyed stream needs a key`)
+	lines := strings.Split(strings.TrimSpace(p.ok("range", addr, "--key", "ann").out), "\n")
+	require.Len(t, lines, 2)
+	require.True(t, strings.HasPrefix(lines[0], `{"version":1,"id":"`), lines[0])
+	require.True(t, strings.HasPrefix(lines[1], `{"version":2,"id":"`), lines[1])
+	require.Contains(t, lines[1], `"data":{"k":"ann","n":3}`)
+	require.Regexp(t, `^2 \d{4}-\S+ \S+  ACC\w+  accounts  ann `, p.ok("range", addr, "--key", "ann", "--from-version", "2", "--output", "text").out)
+	require.Equal(t, "1\n", p.ok("range", addr, "--key", "bob", "--count").out)
+	require.Empty(t, p.ok("range", addr, "--key", "cid").out)
+	require.Contains(t, p.ok("streams", strings.TrimSuffix(addr, "/accounts")).out, `"keyed":true`)
+	require.Contains(t, p.given("x\n").run("produce", addr).errOut, "is keyed, each append notes the versions of its keys: give --keyed, or write to another stream")
+	plain := strings.TrimSuffix(addr, "accounts") + "plain"
+	p.given("x\n").ok("produce", plain)
+	require.Contains(t, p.given(`{"k":"ann"}`).run("produce", plain, "--format", "json", "--key", "k", "--keyed").errOut, "leave --keyed out, or write to another stream")
+	require.Contains(t, p.run("range", plain, "--key", "ann").errOut, "not a keyed stream")
+	for _, args := range [][]string{
+		{"produce", addr, "--keyed"},
+		{"produce", addr, "--keyed", "--format", "json", "--key", "k", "--pack", "2"},
+		{"range", addr, "--key", "ann", "--from", "1h"},
+		{"range", addr, "--from-version", "2"},
+	} {
+		require.Equal(t, 2, p.given("").run(args...).code, args)
+	}
+}

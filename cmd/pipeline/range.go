@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"math"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -20,6 +22,8 @@ type history struct {
 	from, to place
 	limit    int
 	count    bool
+	key      string // of a keyed stream: its messages only
+	version  int    // from which on
 }
 
 func rangeCommand(a *app) *cobra.Command {
@@ -35,11 +39,15 @@ message of a pack 1795957200000-99#3), a time by the server's clock
 (90s, 15m, 2h, 7d). An entry without # is the whole pack. A day, a minute or a
 second given to --to is included to its end.`,
 		Example: `  pipeline range shop/orders --from 1h
-  pipeline range shop/orders --from 2026-11-28 --to 2026-11-28 --count`,
+  pipeline range shop/orders --from 2026-11-28 --to 2026-11-28 --count
+  pipeline range bank/accounts --key ann`,
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if h.addr, err = tier.ParseAddress(args[0]); err != nil {
 				return err
+			}
+			if h.key != "" && (h.from.text != "" || h.to.text != "") || h.key == "" && cmd.Flags().Changed("from-version") {
+				return usagef("--key reads by versions: with it, give --from-version, and without it --from and --to")
 			}
 			if h.from.from().Ms > h.to.to().Ms {
 				return h.behind()
@@ -50,6 +58,9 @@ second given to --to is included to its end.`,
 	h.from.flag(cmd, "from", "where to begin (default: at the oldest message)")
 	h.to.flag(cmd, "to", "where to end (default: at the newest message)")
 	cmd.Flags().Var(number(&h.limit, 1, math.MaxInt), "limit", "read this many messages at most")
+	cmd.Flags().Var(word(&h.key, "KEY", codec.MaxKey), "key", "read the messages of this key, with their versions (keyed streams)")
+	h.version = 1
+	cmd.Flags().Var(number(&h.version, 1, math.MaxInt), "from-version", "with --key: the version to begin at")
 	cmd.Flags().BoolVar(&h.count, "count", false, "print only how many messages there are")
 	return cmd
 }
@@ -89,9 +100,9 @@ func (h *history) read(ctx context.Context, r *stream.Reader) (n int, err error)
 		h.app.startProgress(int64(cmp.Or(h.limit, -1)))
 		defer h.app.endProgress()
 	}
-	for record, err := range r.Range(ctx, h.from.from(), h.to.to()) {
+	for v, err := range h.messages(ctx, r) {
 		if err == nil && !h.count {
-			err = out.put(&record)
+			err = out.put(&v.Record, v.Version)
 		}
 		if err != nil {
 			return n, err
@@ -104,4 +115,18 @@ func (h *history) read(ctx context.Context, r *stream.Reader) (n int, err error)
 		}
 	}
 	return n, nil
+}
+
+// messages are those that were asked for; only those of a key have versions.
+func (h *history) messages(ctx context.Context, r *stream.Reader) iter.Seq2[stream.Versioned, error] {
+	if h.key != "" {
+		return r.ReadKey(ctx, h.key, uint64(h.version))
+	}
+	return func(yield func(stream.Versioned, error) bool) {
+		for record, err := range r.Range(ctx, h.from.from(), h.to.to()) {
+			if !yield(stream.Versioned{Record: record}, err) {
+				return
+			}
+		}
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -29,15 +31,22 @@ func (a *app) sink() *sink {
 	return &sink{app: a, json: a.json(), width: a.width(), out: bufio.NewWriterSize(a.out, 64<<10)}
 }
 
-// put writes a message. It may stay in memory until flush.
-func (s *sink) put(r *codec.Record) error {
+// put writes a message, with its version if it is read by key, else 0. It may stay in memory until flush.
+func (s *sink) put(r *codec.Record, version uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.buf = s.buf[:0]
 	if s.json {
 		s.buf = show.AppendJSON(s.buf, r)
+		if version > 0 {
+			s.buf = slices.Insert(s.buf, 1, fmt.Appendf(nil, `"version":%d,`, version)...)
+		}
 	} else {
-		s.buf = append(s.buf, show.Line(r, s.width)...)
+		before := ""
+		if version > 0 {
+			before = strconv.FormatUint(version, 10) + " "
+		}
+		s.buf = append(append(s.buf, before...), show.Line(r, s.width-len(before))...)
 	}
 	if _, err := s.out.Write(append(s.buf, '\n')); err != nil {
 		return outputError(err)
@@ -48,7 +57,7 @@ func (s *sink) put(r *codec.Record) error {
 
 // show writes a message at once.
 func (s *sink) show(r *codec.Record) error {
-	if err := s.put(r); err != nil {
+	if err := s.put(r, 0); err != nil {
 		return err
 	}
 	return s.flush()

@@ -80,13 +80,14 @@ func streamJSON(s stream.Info) any {
 		Stream    string      `json:"stream"`
 		Brand     codec.Brand `json:"brand"`
 		Exclusive bool        `json:"exclusive,omitempty"`
+		Keyed     bool        `json:"keyed,omitempty"`
 		Removed   bool        `json:"removed,omitempty"`
 		Entries   int64       `json:"entries"`
 		Added     int64       `json:"added"`
 		First     string      `json:"first"`
 		Last      string      `json:"last"`
 		Groups    int64       `json:"groups"`
-	}{streamName(s), s.Brand, s.Exclusive, s.Removed, s.Length, s.Added, entryText(s.First), entryText(s.Last), s.Groups}
+	}{streamName(s), s.Brand, s.Exclusive, s.Keyed, s.Removed, s.Length, s.Added, entryText(s.First), entryText(s.Last), s.Groups}
 }
 
 func streamsTable(list []stream.Info) [][]string {

@@ -89,7 +89,7 @@ func (t *tail) last(ctx context.Context, r *stream.Reader, out *sink) (next code
 		if next = records[i].Addr.Next(); t.lines == 0 {
 			continue
 		}
-		if err := out.put(&records[i]); err != nil {
+		if err := out.put(&records[i], 0); err != nil {
 			return next, err
 		}
 	}

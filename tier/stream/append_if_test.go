@@ -376,7 +376,7 @@ func TestKeyedIsAKind(t *testing.T) {
 			_, err = w.Append(f.ctx, codec.Message{Key: "a"})
 			require.ErrorAs(t, err, &differs)
 			require.Equal(t, stream.KindDiffersError{Stream: f.address, Have: "keyed", Ask: ask}, *differs)
-			require.ErrorContains(t, err, "--keyed")
+			require.ErrorContains(t, err, "write with Keyed")
 		}
 		_, _, err = f.writer(stream.WriterConfig{}).AppendOnce(f.ctx, "once", 1e9, codec.Message{})
 		require.ErrorAs(t, err, &differs)

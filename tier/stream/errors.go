@@ -67,9 +67,13 @@ type KindDiffersError struct {
 func (e *KindDiffersError) Error() string {
 	switch e.Have {
 	case "":
-		return fmt.Sprintf("stream: %s is a plain one, with ids from the server and no versions: write without Exclusive and Keyed, or write to another stream", e.Stream)
+		without := "Exclusive"
+		if e.Ask == keyed {
+			without = "Keyed"
+		}
+		return fmt.Sprintf("stream: %s is a plain one, with ids from the server and without versions of keys: write without %s, or write to another stream", e.Stream, without)
 	case keyed:
-		return fmt.Sprintf("stream: %s is keyed, each append notes the versions of its keys: write with Keyed (of pipeline produce: --keyed), or write to another stream", e.Stream)
+		return fmt.Sprintf("stream: %s is keyed, each append notes the versions of its keys: write with Keyed, or write to another stream", e.Stream)
 	case exclusive:
 		return fmt.Sprintf("stream: %s is exclusive, its one writer mints its ids: write with Exclusive, or write to another stream", e.Stream)
 	}

@@ -31,6 +31,7 @@ type Config struct {
 	Format string // one of Formats
 	Type   string // of every message
 	Key    string // the field that becomes the key; "" for none
+	Keyed  bool   // each message needs a key
 	Time   string // the field that becomes the header event-time; "" for none
 	Dedup  string // the field that becomes Row.Dedup; "" for none
 }
@@ -109,6 +110,9 @@ func (c *Config) jsonMessage(data []byte, field func(name string) (string, error
 	if c.Key != "" {
 		if m.Key, err = field(c.Key); err != nil {
 			return m, err
+		}
+		if c.Keyed && m.Key == "" {
+			return m, fmt.Errorf("field %q is empty, and each message of a keyed stream needs a key", c.Key)
 		}
 	}
 	if c.Time == "" {

@@ -93,7 +93,7 @@ type Page struct{ Entries, Bytes int }
 
 // Pages are the pages of a walk from an address to the end.
 func (r *Reader) Pages(ctx context.Context, from codec.EntryID, follow bool) (pages []Page, err error) {
-	c := newCursor(r.place, from, codec.MaxEntryID)
+	c := newWalk(r.place, from, codec.MaxEntryID)
 	c.follow = follow
 	for !c.done {
 		page, err := c.next(ctx)

@@ -50,7 +50,7 @@ func (g *Group) PlanReset(ctx context.Context, start Start) (m Move, err error) 
 
 // count counts messages that are there, both ends included, up to a bound; the address of the first goes to first.
 func (g *Group) count(ctx context.Context, from, to codec.EntryID, most int, first *codec.EntryID) (n int, err error) {
-	c := newCursor(g.place, from, to)
+	c := newWalk(g.place, from, to)
 	c.claim = claimNone
 	(&Reader{place: g.place}).walk(ctx, c, from, to, func(r codec.Record, failed error) bool {
 		if err = failed; err != nil {

@@ -57,12 +57,12 @@ func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[co
 			yield(codec.Record{}, err)
 			return
 		}
-		r.walk(ctx, newCursor(r.place, from, to), from, to, yield)
+		r.walk(ctx, newWalk(r.place, from, to), from, to, yield)
 	}
 }
 
 // walk yields pages until the cursor is done.
-func (r *Reader) walk(ctx context.Context, c *cursor, from, to codec.EntryID, yield func(codec.Record, error) bool) {
+func (r *Reader) walk(ctx context.Context, c *walk, from, to codec.EntryID, yield func(codec.Record, error) bool) {
 	for !c.done {
 		page, err := c.next(ctx)
 		if err == nil && len(page) > 0 {

@@ -27,7 +27,7 @@ const (
 // everything goes on after a trim and after a Purge.
 func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.Record, error] {
 	return func(yield func(codec.Record, error) bool) {
-		c := newCursor(r.place, from, codec.MaxEntryID)
+		c := newWalk(r.place, from, codec.MaxEntryID)
 		c.follow = true
 		failures := 0
 		for ctx.Err() == nil {
@@ -53,7 +53,7 @@ func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.R
 }
 
 // await returns the next page, or none after waiting for one.
-func (r *Reader) await(ctx context.Context, c *cursor) ([]codec.Entry, error) {
+func (r *Reader) await(ctx context.Context, c *walk) ([]codec.Entry, error) {
 	if c.waits%quietWaits == 0 {
 		page, err := r.page(ctx, c)
 		if err != nil || len(page) > 0 {
@@ -72,7 +72,7 @@ func (r *Reader) await(ctx context.Context, c *cursor) ([]codec.Entry, error) {
 }
 
 // page reads the next page of a tail.
-func (r *Reader) page(ctx context.Context, c *cursor) ([]codec.Entry, error) {
+func (r *Reader) page(ctx context.Context, c *walk) ([]codec.Entry, error) {
 	before := *c
 	page, err := c.next(ctx)
 	if err == nil && len(page) == 0 && c.added == 0 { // a log that goes before it held anything is not missed

@@ -8,7 +8,7 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// What a cursor counts on, in the words of page.lua.
+// What a walk counts on, in the words of page.lua.
 const (
 	claimNone  = "none"  // nothing
 	claimStart = "start" // nothing was ever removed from `from` on
@@ -27,8 +27,8 @@ const (
 	pageStep     = 16       // entries that the script reads at a time
 )
 
-// cursor walks a log by pages. It holds the first entry of the next page back, so that a trim in between is noticed.
-type cursor struct {
+// walk goes through a log by pages. It holds the first entry of the next page back, so that a trim in between is noticed.
+type walk struct {
 	place  *place
 	from   codec.EntryID
 	to     codec.EntryID
@@ -40,8 +40,8 @@ type cursor struct {
 	done   bool
 }
 
-func newCursor(p *place, from, to codec.EntryID) *cursor {
-	c := &cursor{place: p, from: from, to: to, claim: claimStart}
+func newWalk(p *place, from, to codec.EntryID) *walk {
+	c := &walk{place: p, from: from, to: to, claim: claimStart}
 	if from.IsZero() {
 		c.claim = claimNone
 	}
@@ -52,7 +52,7 @@ func newCursor(p *place, from, to codec.EntryID) *cursor {
 }
 
 // next reads a page. At the end it is empty, and done is set unless the walk follows.
-func (c *cursor) next(ctx context.Context) ([]codec.Entry, error) {
+func (c *walk) next(ctx context.Context) ([]codec.Entry, error) {
 	if c.claim != claimTail {
 		entries, err := c.plain(ctx)
 		if err != nil {
@@ -66,7 +66,7 @@ func (c *cursor) next(ctx context.Context) ([]codec.Entry, error) {
 }
 
 // plain reads a page without asking what is gone: a third of the cost of the script.
-func (c *cursor) plain(ctx context.Context) ([]codec.Entry, error) {
+func (c *walk) plain(ctx context.Context) ([]codec.Entry, error) {
 	key := c.place.addr.LogKey()
 	m, err := c.place.client.Do(ctx, key, c.place.client.B().Xrange().Key(key).Start(c.from.String()).End(c.to.String()).Count(int64(c.size.count()+1)).Build())
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *cursor) plain(ctx context.Context) ([]codec.Entry, error) {
 }
 
 // proven: a page that begins with the entry that it had to begin with lacks nothing, since trims take from the front.
-func (c *cursor) proven(entries []codec.Entry) bool {
+func (c *walk) proven(entries []codec.Entry) bool {
 	if c.follow && len(entries) <= c.size.count() {
 		return false // the count of what was added has to come from the same moment
 	}
@@ -84,7 +84,7 @@ func (c *cursor) proven(entries []codec.Entry) bool {
 }
 
 // checked reads a page by the script, which tells from the same moment what is gone.
-func (c *cursor) checked(ctx context.Context) ([]codec.Entry, error) {
+func (c *walk) checked(ctx context.Context) ([]codec.Entry, error) {
 	counter := "0"
 	if c.follow {
 		counter = "1"
@@ -118,7 +118,7 @@ func (c *cursor) checked(ctx context.Context) ([]codec.Entry, error) {
 
 // inFirstPack: the walk begins at a message of the first entry that it reads. The script, which sees only the entry's id,
 // that of the last message, cannot tell that none is missing.
-func (c *cursor) inFirstPack(entries []codec.Entry) bool {
+func (c *walk) inFirstPack(entries []codec.Entry) bool {
 	if c.claim != claimStart || len(entries) == 0 {
 		return false
 	}
@@ -126,7 +126,7 @@ func (c *cursor) inFirstPack(entries []codec.Entry) bool {
 }
 
 // advance moves past the page. Unless it ends where the log does, the last entry begins the next one.
-func (c *cursor) advance(entries []codec.Entry, added uint64, more bool) []codec.Entry {
+func (c *walk) advance(entries []codec.Entry, added uint64, more bool) []codec.Entry {
 	c.size.learn(entries)
 	if more {
 		last := len(entries) - 1

@@ -37,8 +37,8 @@ func TestReactions(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, reactionTo(tc.err)) })
 	}
 	for _, class := range []*tier.Class{tier.ErrStoreFull, tier.ErrMisconf, tier.ErrPermission, tier.ErrWrongType} {
-		require.True(t, refusesAside(tier.Wrap("bury", "k", class)), class.Code)
+		require.True(t, refusesCommit(tier.Wrap("bury", "k", class)), class.Code)
 	}
-	require.False(t, refusesAside(tier.ErrNoGroup))
-	require.False(t, refusesAside(tier.ErrNetwork))
+	require.False(t, refusesCommit(tier.ErrNoGroup))
+	require.False(t, refusesCommit(tier.ErrNetwork))
 }

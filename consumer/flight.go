@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -41,7 +42,7 @@ type verdict uint8
 
 const (
 	toSettle   verdict = iota // all of it is done
-	toAside                   // something of it comes again later, or is given up
+	toCommit                  // something of it comes again later, or is given up, or has outputs
 	toHandBack                // a stop got in the way: what is open is released at once, and this delivery does not count
 	toForget                  // not pending any more
 	verdicts
@@ -53,22 +54,27 @@ func (f *flight) verdict() verdict {
 	}
 	v := toSettle
 	for i := range f.messages {
-		switch f.messages[i].fate {
+		switch m := &f.messages[i]; m.fate {
 		case fateOpen:
 			v = max(v, toHandBack)
 		case fateAgain, fateLater, fateDead:
-			return toAside
+			return toCommit
+		case fateDone:
+			if len(m.outputs) > 0 {
+				return toCommit
+			}
 		}
 	}
 	if v == toSettle && f.narrowed {
-		return toAside // which removes the row
+		return toCommit // which removes the row
 	}
 	return v
 }
 
-// aside is what the source is told of a flight of which not all is done. What was not begun is due at once.
-func (f *flight) aside() tier.Aside {
-	a := tier.Aside{Entry: f.entry, Deliveries: f.deliveries}
+// ending is what the source is told of a flight of which not all is done, or that has outputs. What was not begun is due
+// at once.
+func (f *flight) ending() tier.Ending {
+	a := tier.Ending{Entry: f.entry, Deliveries: f.deliveries}
 	for i := range f.messages {
 		m := &f.messages[i]
 		switch m.fate {
@@ -78,9 +84,44 @@ func (f *flight) aside() tier.Aside {
 			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt - 1, Delay: m.pause})
 		case fateDead:
 			a.Dead = append(a.Dead, tier.Letter{Index: f.place(m), Reason: m.reason, Attempts: m.Attempt})
+		case fateDone:
+			a.Outputs = append(a.Outputs, m.outputs...)
 		}
 	}
 	return a
+}
+
+// refuse makes the message whose output it is, counted among all of the flight, one that is given up.
+func (f *flight) refuse(output int, err error) {
+	for i := range f.messages {
+		m := &f.messages[i]
+		if m.fate != fateDone {
+			continue
+		}
+		if output < len(m.outputs) {
+			m.fate, m.cause, m.reason = fateDead, deadPermanent, clip(fmt.Sprintf("output %d (%s): %v", output, m.outputs[output].Kind, err))
+			return
+		}
+		output -= len(m.outputs)
+	}
+}
+
+// effects is how many outputs a flight has.
+func (f *flight) effects() (n int) {
+	for i := range f.messages {
+		n += len(f.messages[i].outputs)
+	}
+	return n
+}
+
+// letters is how many of its messages are given up.
+func (f *flight) letters() (n int) {
+	for i := range f.messages {
+		if f.messages[i].fate == fateDead {
+			n++
+		}
+	}
+	return n
 }
 
 // place is a message's index in its pack; -1 when it is the whole entry.

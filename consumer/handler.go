@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
 )
 
 // Handler does the work that a message asks for. Nil settles the message; an error brings it back later, unless it is
@@ -25,7 +26,18 @@ type Delivery struct {
 	// Attempt is 1 at first, and one more each time that the message is delivered. Deliveries that a stop has cut short, or
 	// that were snoozed, do not count.
 	Attempt int
-	// Replay says that the message is older than the live part of the log: it was there when the source began, and is handled
-	// to catch up. Only exclusive sources set it; a group never does.
+	// Replay says that the message lies before what is live of the log: it was there when its cursor was made or moved, so
+	// effects that are meant to happen once, when it is new, are best left out. Only exclusive sources tell.
 	Replay bool
+
+	outputs []tier.Output
 }
+
+// MaxOutputs is how many outputs a message can have.
+const MaxOutputs = 4096
+
+// Emit adds effects that happen together with the settling of this message, exactly once, if its handler returns nil; else
+// they are dropped. An output that cannot be written (another scope, a state that holds something else, an increment of
+// what is no integer) makes its message fail for good, with the reason among the dead letters, and has no effect. They are
+// written in their order. Emit is not safe for concurrent use.
+func (d *Delivery) Emit(outputs ...tier.Output) { d.outputs = append(d.outputs, outputs...) }

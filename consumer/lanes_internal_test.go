@@ -154,14 +154,14 @@ func (w *world) settle(how int) bool {
 		w.close(f, e)
 		e.place = gone
 		w.tr.remove(f)
-	case toAside:
+	case toCommit:
 		w.putAside(f, e, how)
 	}
 	return true
 }
 
 func (w *world) putAside(f *flight, e *worldEntry, how int) {
-	a := f.aside()
+	a := f.ending()
 	if e.place == mine { // or an earlier call had its effect
 		if how == refused {
 			e.place = loose

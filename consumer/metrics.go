@@ -15,11 +15,11 @@ type metrics struct {
 	inFlight   prometheus.Gauge
 	paused     prometheus.Gauge
 
-	settled       prometheus.Counter
-	takenOver     prometheus.Counter
-	parked        prometheus.Counter
-	dead          map[string]prometheus.Counter // by cause
-	asideFailures prometheus.Counter
+	settled        prometheus.Counter
+	takenOver      prometheus.Counter
+	parked         prometheus.Counter
+	dead           map[string]prometheus.Counter // by cause
+	commitFailures prometheus.Counter
 
 	released  map[string]prometheus.Counter // by reason
 	lost      map[string]prometheus.Counter // by cause
@@ -45,18 +45,18 @@ const (
 func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 	f := factory{reg, prometheus.Labels{"scope": o.Scope, "stream": o.Stream, "group": o.Group}}
 	m := &metrics{
-		seconds:       f.histogram("handler_seconds", "Time that handlers took, one message each."),
-		inFlight:      f.gauge("in_flight_messages", "Messages that were fetched and are not settled."),
-		paused:        f.gauge("paused", "1 while the group is paused, so that nothing is fetched."),
-		settled:       f.counter("settled_entries_total", "Entries settled."),
-		takenOver:     f.counter("taken_over_entries_total", "Entries taken over after their lease had ended or they were released."),
-		parked:        f.counter("parked_messages_total", "Messages that were put aside to come again later."),
-		dead:          map[string]prometheus.Counter{},
-		asideFailures: f.counter("put_aside_failures_total", "Entries that the server refused to park or to move to the dead letters; they stay pending. Someone has to act."),
-		released:      map[string]prometheus.Counter{},
-		lost:          map[string]prometheus.Counter{},
-		rebuilds:      map[tier.Rebuild]prometheus.Counter{},
-		rewinds:       f.counter("group_rewinds_total", "Reads that brought entries at or below one that was read before: the group was reset, or the server lost what it knew last."),
+		seconds:        f.histogram("handler_seconds", "Time that handlers took, one message each."),
+		inFlight:       f.gauge("in_flight_messages", "Messages that were fetched and are not settled."),
+		paused:         f.gauge("paused", "1 while the group is paused, so that nothing is fetched."),
+		settled:        f.counter("settled_entries_total", "Entries settled."),
+		takenOver:      f.counter("taken_over_entries_total", "Entries taken over after their lease had ended or they were released."),
+		parked:         f.counter("parked_messages_total", "Messages that were put aside to come again later."),
+		dead:           map[string]prometheus.Counter{},
+		commitFailures: f.counter("commit_failures_total", "Entries that the server refused to park, to move to the dead letters, or to commit with outputs; they stay pending. Someone has to act."),
+		released:       map[string]prometheus.Counter{},
+		lost:           map[string]prometheus.Counter{},
+		rebuilds:       map[tier.Rebuild]prometheus.Counter{},
+		rewinds:        f.counter("group_rewinds_total", "Reads that brought entries at or below one that was read before: the group was reset, or the server lost what it knew last."),
 	}
 	deliveries := f.vec("deliveries_total", "Messages given to the handler, by how it ended.", "outcome")
 	for o := range outcomes {

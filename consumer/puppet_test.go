@@ -130,8 +130,8 @@ func (m pulled) Release(ctx context.Context, held []tier.Returned, delay time.Du
 	return m.p.call(ctx, "release", func() error { return m.Member.Release(ctx, held, delay) })
 }
 
-func (m pulled) PutAside(ctx context.Context, entries []tier.Aside) error {
-	return m.p.call(ctx, "put aside", func() error { return m.Member.PutAside(ctx, entries) })
+func (m pulled) Commit(ctx context.Context, entries []tier.Ending) error {
+	return m.p.call(ctx, "put aside", func() error { return m.Member.Commit(ctx, entries) })
 }
 
 func (m pulled) Parked(ctx context.Context) (out []tier.Parked, err error) {

@@ -58,7 +58,7 @@ func TestLettersRefused(t *testing.T) {
 				}, consumer.Config{Registerer: reg})
 				seen.reach(t, 10, patience)
 				tiertest.Eventually(t, patience, func() (bool, string) {
-					return sum(t, reg, "echomq_consumer_put_aside_failures_total", "", "") >= 2, "not tried again"
+					return sum(t, reg, "echomq_consumer_commit_failures_total", "", "") >= 2, "not tried again"
 				})
 				counted(t, reg, 10, "echomq_consumer_settled_entries_total", "", "")
 				require.Equal(t, 1, s.pending())

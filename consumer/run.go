@@ -22,9 +22,11 @@ type run struct {
 	batch   BatchHandler // in place of handler
 	member  Member
 	lease   time.Duration
-	metrics *metrics
-	log     *throttle
-	desk    *desk
+	// exclusive says that the member owns its cursor, or stands by.
+	exclusive bool
+	metrics   *metrics
+	log       *throttle
+	desk      *desk
 
 	// calls is the context of all calls to the server. It outlives Run's, and ends when the stop may take no longer.
 	calls context.Context
@@ -61,6 +63,7 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 		metrics: newMetrics(c.cfg.Registerer, origin),
 		log:     newThrottle(log),
 	}
+	_, r.exclusive = member.(interface{ Owns() bool })
 	r.settled.Store(true) // by whoever was here before
 	r.uncertain.Store(true)
 	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, c.cfg.policy(), c.cfg.Order, func(delta int) { r.metrics.inFlight.Add(float64(delta)) })

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -9,7 +10,13 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-const maxAside = 128 // entries a call: what is given up is copied by the server
+// Bounds of one commit, which the server does in one go. One entry may be more.
+const (
+	maxEndings  = 512
+	maxMessages = 2048
+	maxEffects  = 4096
+	letterCost  = 32 // effects that a dead letter counts for: the server copies its entry
+)
 
 // settler does what is to be done about entries that are through. While one call is under way the next ones gather, so
 // calls carry more the busier it gets; at most maxEntries.
@@ -36,7 +43,7 @@ func (r *run) settleLoop() {
 }
 
 func (s *settler) settleAll() bool {
-	ok := s.settle() && s.aside() && s.handBack()
+	ok := s.settle() && s.commit() && s.handBack()
 	s.desk.remove(s.by[toForget])
 	for v := range s.by {
 		clear(s.by[v])
@@ -100,39 +107,62 @@ func (r *run) park(held []tier.Returned, due time.Time) {
 	})
 }
 
-// aside parks what comes again later, and moves what is given up to the dead letters. When the server refuses that (it is
-// full, or the user may not write there), the entries stay pending and come again when their lease is over: a full server
-// must not keep this consumer from settling, which is what makes room.
-func (s *settler) aside() bool {
-	for batch := range slices.Chunk(s.by[toAside], maxAside) {
-		if !s.asideBatch(batch) {
+// commit parks what comes again later, moves what is given up to the dead letters, and writes outputs. When the server
+// refuses that (it is full, or the user may not write there), the entries stay pending and come again when their lease is
+// over: a full server must not keep this consumer from settling, which is what makes room.
+func (s *settler) commit() bool {
+	for rest := s.by[toCommit]; len(rest) > 0; {
+		n := atOnce(rest)
+		if !s.commitBatch(rest[:n]) {
 			return false
 		}
+		rest = rest[n:]
 	}
 	return true
 }
 
-func (s *settler) asideBatch(batch []*flight) bool {
+// atOnce is how many of the flights, one at least, one call commits.
+func atOnce(flights []*flight) (n int) {
+	messages, effects := 0, 0
+	for n < min(len(flights), maxEndings) {
+		messages += len(flights[n].messages)
+		effects += flights[n].effects() + letterCost*flights[n].letters()
+		if n > 0 && (messages > maxMessages || effects > maxEffects) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (s *settler) commitBatch(batch []*flight) bool {
 	refused := false
-	ok := s.call(s.calls, "put_aside", func() error {
-		batch = s.desk.pending(batch)
-		if len(batch) == 0 {
-			return nil
+	ok := s.call(s.calls, "commit", func() error {
+		var list []tier.Ending
+		var err error
+		for bad := (*tier.OutputError)(nil); ; {
+			if batch = s.desk.pending(batch); len(batch) == 0 {
+				return nil
+			}
+			list = list[:0]
+			for _, f := range batch {
+				list = append(list, f.ending())
+			}
+			if err = s.member.Commit(s.calls, list); !errors.As(err, &bad) {
+				break
+			}
+			i := slices.IndexFunc(batch, func(f *flight) bool { return f.entry == bad.Entry })
+			batch[i].refuse(bad.Output, bad.Err) // one less that can be bad, each time
 		}
-		list := make([]tier.Aside, len(batch))
-		for i, f := range batch {
-			list[i] = f.aside()
-		}
-		err := s.member.PutAside(s.calls, list)
 		switch {
 		case err == nil:
-			s.wasPutAside(batch, list)
+			s.committed(batch, list)
 		case tier.OutcomeUnknown(err):
 			s.desk.doubt(batch)
-		case refusesAside(err):
+		case refusesCommit(err):
 			refused = true
-			s.metrics.asideFailures.Add(float64(len(batch)))
-			s.log.error("the server refuses to park messages, or dead letters; they stay pending", slog.Any("err", err))
+			s.metrics.commitFailures.Add(float64(len(batch)))
+			s.log.error("the server refuses to write outputs, to park messages, or dead letters; they stay pending", slog.Any("err", err))
 			return nil
 		}
 		return err
@@ -143,11 +173,14 @@ func (s *settler) asideBatch(batch []*flight) bool {
 	return ok
 }
 
-// wasPutAside counts, and tells the fetcher when the first of them is due.
-func (s *settler) wasPutAside(batch []*flight, list []tier.Aside) {
+// committed counts, and tells the fetcher when the first of what was parked is due.
+func (s *settler) committed(batch []*flight, list []tier.Ending) {
 	s.settled.Store(true)
 	next, some := time.Duration(0), false
 	for i, f := range batch {
+		if len(list[i].Open)+len(list[i].Dead) == 0 {
+			s.metrics.settled.Inc()
+		}
 		for k := range f.messages {
 			m := &f.messages[k]
 			if m.fate != fateDead {

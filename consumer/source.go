@@ -21,7 +21,7 @@ type Origin struct{ Scope, Stream, Group string }
 // Member is what a consumer does at its source. It is one interface of many methods because they share one contract, the
 // fence: every call that depends on what the member holds is refused whole with tier.ErrFenced, with no effect, when
 // entries of it were taken over since its last Sync. The methods are those of [stream.Member], where they are described.
-// They are called by several goroutines.
+// They are called by several goroutines. Those of a [stream.Owner] mean the same for a cursor.
 type Member interface {
 	Name() string
 	Lease() time.Duration // not shorter than stream.MinLease
@@ -45,9 +45,10 @@ type Member interface {
 	Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error)
 	Renew(ctx context.Context, entries []codec.EntryID) (gone []codec.EntryID, err error)
 	Release(ctx context.Context, entries []tier.Returned, delay time.Duration) error
-	// PutAside ends deliveries of which not all was handled: what is open is parked until it is due, what is given up goes
-	// to the dead letters. Due takes up to n parked entries up again.
-	PutAside(ctx context.Context, entries []tier.Aside) error
+	// Commit ends deliveries of which not all was handled, or that have outputs, in one step: what is open is parked until
+	// it is due, what is given up goes to the dead letters, outputs are written. An *tier.OutputError refuses the whole
+	// call. Due takes up to n parked entries up again.
+	Commit(ctx context.Context, entries []tier.Ending) error
 	Due(ctx context.Context, n int) (tier.Taken, error)
 
 	// Retire drops members that are silent and hold nothing; Leave this one, when it holds nothing.
@@ -89,6 +90,29 @@ func (m groupMember) Read(ctx context.Context, n int, wait time.Duration) ([]tie
 func (s groupSource) Origin() Origin {
 	a := s.group.Address()
 	return Origin{Scope: a.Scope, Stream: a.Stream, Group: s.group.Name()}
+}
+
+// Exclusive is a cursor as a Source: of all consumers of it one handles messages at a time, the others stand by.
+func Exclusive(c *stream.Cursor) Source {
+	if c == nil {
+		return nil // which New refuses
+	}
+	return cursorSource{c}
+}
+
+type cursorSource struct{ cursor *stream.Cursor }
+
+func (s cursorSource) Join(ctx context.Context, prefix string) (Member, error) {
+	m, err := s.cursor.Join(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (s cursorSource) Origin() Origin {
+	a := s.cursor.Address()
+	return Origin{Scope: a.Scope, Stream: a.Stream, Group: s.cursor.Name()}
 }
 
 // originOf is empty for a source that does not tell.

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -188,6 +189,9 @@ func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
 	case err != nil && t.interrupted:
 		o = outcomeInterrupted
 	default:
+		if n := len(m.outputs); err == nil && n > MaxOutputs {
+			err = Permanent(fmt.Errorf("consumer: %d outputs, at most %d", n, MaxOutputs))
+		}
 		o = outcomeOf(err)
 		if m.fate, m.pause, m.reason = t.policy.judge(err, m.Attempt); m.fate == fateDead {
 			m.cause = deadExhausted

@@ -71,7 +71,7 @@ func (e *twinEntry) verdict() verdict {
 	case e.gone:
 		return toForget
 	case e.count(twinFailed)+e.count(twinPoison) > 0:
-		return toAside
+		return toCommit
 	case e.count(twinCut) > 0:
 		return toHandBack
 	}

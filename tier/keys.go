@@ -63,6 +63,13 @@ func (a Address) OpenKey(group string) string { return a.GroupKey(group) + ":ope
 // DeadKey is the stream of a group's dead letters.
 func (a Address) DeadKey(group string) string { return a.LogKey() + ":dead:" + group }
 
+// CursorsKey is the hash of all cursors of the stream: who owns each, and how far it is. What a cursor has parked lies at
+// RetryKey and OpenKey of its name, what it has given up at DeadKey.
+func (a Address) CursorsKey() string { return a.LogKey() + ":cursors" }
+
+// StateKey holds what outputs wrote under the name: a hash, a sorted set or a set.
+func StateKey(scope, name string) string { return "emq:{" + scope + "}:state:" + name }
+
 // Slot is the cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384. Source: the
 // cluster specification of Valkey and Redis.
 func Slot(key string) int {
@@ -135,6 +142,9 @@ const (
 	// DeletedField holds when the group was deleted by its verb, unix ms; with it there are no others.
 	DeletedField = "deleted"
 )
+
+// CursorField holds one of the values of a cursor in the hash at CursorsKey.
+func CursorField(cursor, value string) string { return cursor + ":" + value }
 
 // BeatField holds a member's last beat in the hash at OwnersKey, beside its number.
 func BeatField(member string) string { return member + BeatSuffix }

@@ -30,6 +30,8 @@ func addressKeys(a tier.Address) map[string]string {
 		"RetryKey":    a.RetryKey("g"),
 		"OpenKey":     a.OpenKey("g"),
 		"DeadKey":     a.DeadKey("g"),
+		"CursorsKey":  a.CursorsKey(),
+		"StateKey":    tier.StateKey(a.Scope, "total"),
 		"DoneKey":     a.DoneKey("g", "k"),
 	}
 }
@@ -89,7 +91,7 @@ func TestKeys(t *testing.T) {
 	seen := map[string]string{}
 	for _, a := range []tier.Address{a, odd, {Scope: "shop", Stream: "scope"}, {Scope: "stream", Stream: "shop"}} {
 		for name, key := range addressKeys(a) {
-			if name == "ScopeKey" {
+			if name == "ScopeKey" || name == "StateKey" { // of the scope
 				continue
 			}
 			require.NotContains(t, seen, key)
@@ -106,7 +108,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	documented := map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		documented[m[2]] = m[1]
-		require.Contains(t, []string{"STRING", "HASH", "STREAM", "ZSET"}, m[3])
+		require.Contains(t, []string{"STRING", "HASH", "STREAM", "ZSET", "ANY"}, m[3])
 		for _, cell := range m[4:] { // members, lifetime, writers
 			require.NotEmpty(t, strings.TrimSpace(cell), m[1])
 		}
@@ -116,6 +118,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		"VersionKey": tier.VersionKey, "NodesKey": tier.NodesKey, "ScopeKey": tier.ScopeKey("s"),
 		"LogKey": "emq:" + a.Scope + ":stream:" + a.Stream,
 	}
+	want["StateKey"] = tier.StateKey("s", "<name>")
 	want["ProducerKey"] = want["LogKey"] + ":pid:<producer>"
 	want["SeenKey"] = want["LogKey"] + ":seen:<hash>"
 	want["DoneKey"] = want["LogKey"] + ":done:<group>:<hash>"
@@ -125,12 +128,13 @@ func TestKeysAreDocumented(t *testing.T) {
 	want["OwnersKey"] = want["LogKey"] + ":g:<group>:owners"
 	want["RetryKey"] = want["LogKey"] + ":g:<group>:retry"
 	want["OpenKey"] = want["LogKey"] + ":g:<group>:open"
+	want["CursorsKey"] = want["LogKey"] + ":cursors"
 	want["DeadKey"] = want["LogKey"] + ":dead:<group>"
 	require.Equal(t, want, documented)
 	require.ElementsMatch(t, builders(t), keysOf(documented))
 	built := addressKeys(tier.Address{Scope: "s", Stream: "<n>"})
 	for name, key := range built {
-		pattern := strings.NewReplacer("<producer>", "p", "<key>", "k", "<hash>", "8254c329a92850f6d539dd376f4816ee", "<group>", "g").Replace(documented[name])
+		pattern := strings.NewReplacer("<producer>", "p", "<key>", "k", "<hash>", "8254c329a92850f6d539dd376f4816ee", "<group>", "g", "<name>", "total").Replace(documented[name])
 		require.Equal(t, pattern, key)
 	}
 }

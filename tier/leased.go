@@ -38,13 +38,15 @@ type Letter struct {
 	Attempts int
 }
 
-// Aside is an entry whose delivery ends before all of it was handled. Open are the messages that are to come again, when
-// the first of them is due; Dead go to the dead letters; the rest of them is settled.
-type Aside struct {
+// Ending is how the delivery of an entry ends, with all that comes of it. Open are the messages that are to come again,
+// when the first of them is due; Dead go to the dead letters; the rest of them is settled. Outputs take effect with it, or
+// not at all.
+type Ending struct {
 	Entry      codec.EntryID
 	Deliveries int // this one included
 	Open       []Open
 	Dead       []Letter
+	Outputs    []Output
 }
 
 // Held is an entry that a member of a group holds a lease on.

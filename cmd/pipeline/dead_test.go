@@ -47,11 +47,11 @@ func give(t testing.TB, addr string, n int, reasons ...string) {
 	leased, err := m.Read(t.Context(), n, 0)
 	require.NoError(t, err)
 	require.Len(t, leased, n)
-	var list []tier.Aside
+	var list []tier.Ending
 	for i, l := range leased {
-		list = append(list, tier.Aside{Entry: l.Entry, Deliveries: l.Deliveries, Dead: []tier.Letter{{Index: -1, Reason: reasons[i%len(reasons)], Attempts: 3}}})
+		list = append(list, tier.Ending{Entry: l.Entry, Deliveries: l.Deliveries, Dead: []tier.Letter{{Index: -1, Reason: reasons[i%len(reasons)], Attempts: 3}}})
 	}
-	require.NoError(t, m.PutAside(t.Context(), list))
+	require.NoError(t, m.Commit(t.Context(), list))
 	require.NoError(t, m.Leave(t.Context()))
 }
 

@@ -150,8 +150,8 @@ func (m boundedMember) Parked(ctx context.Context) ([]tier.Parked, error) {
 	}).Parked(ctx)
 }
 
-func (m boundedMember) PutAside(ctx context.Context, entries []tier.Aside) error {
-	err := m.Member.PutAside(ctx, entries)
+func (m boundedMember) Commit(ctx context.Context, entries []tier.Ending) error {
+	err := m.Member.Commit(ctx, entries)
 	if err == nil {
 		aside := map[codec.EntryID]bool{}
 		for i := range entries {

@@ -75,7 +75,15 @@ var roles = map[string][]need{
 		on("owners", "HSET", "f", "v"), on("owners", "HDEL", "f"), on("owners", "HEXISTS", "f"), on("owners", "HINCRBY", "f", "1"),
 		on("owners", "HGETALL"), on("owners", "DEL"), on("retry", "ZADD", "0", "m"), on("retry", "ZREM", "m"), on("retry", "ZRANGE", "0", "0"),
 		on("retry", "ZRANGEBYSCORE", "0", "0"), on("retry", "ZSCAN", "0"), on("retry", "DEL"), on("open", "HGET", "f"), on("open", "HMGET", "f"), on("open", "HSET", "f", "v"), on("open", "HDEL", "f"),
-		on("open", "DEL"), on("dead", "XADD", "*", "f", "v"),
+		on("open", "DEL"), on("dead", "XADD", "*", "f", "v"), on("dead", "TYPE"), on("cursors", "HEXISTS", "f"),
+	),
+	"owner": append(
+		runs("scope", "log", "cursors", "retry", "open", "dead"), clock,
+		on("version", "GET"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("log", "EXISTS"), on("group", "HEXISTS", "f"),
+		need{"XREAD", func(k string) []string { return []string{"XREAD", "STREAMS", k, "0"} }, "log"},
+		sub("log", "XINFO", "STREAM"), on("log", "XRANGE", "-", "+"), on("cursors", "HMGET", "f"), on("cursors", "HSET", "f", "v"), on("cursors", "HDEL", "f"),
+		on("retry", "ZADD", "0", "m"), on("retry", "ZREM", "m"), on("retry", "ZRANGE", "0", "0"), on("retry", "ZRANGEBYSCORE", "0", "0"), on("retry", "ZSCAN", "0"), on("retry", "DEL"),
+		on("open", "HGET", "f"), on("open", "HMGET", "f"), on("open", "HSET", "f", "v"), on("open", "HDEL", "f"), on("open", "DEL"), on("dead", "XADD", "*", "f", "v"), on("dead", "TYPE"),
 	),
 	"operator": append(
 		runs("nodes", "scope", "log", "group", "dead"), clock,
@@ -84,6 +92,7 @@ var roles = map[string][]need{
 		on("log", "XRANGE", "-", "+"), on("log", "XPENDING", "g"), on("log", "XSETID", "0-1"), on("log", "UNLINK"),
 		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "SETID", "g", "0"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "STREAM"),
 		sub("log", "XINFO", "GROUPS"), sub("log", "XINFO", "CONSUMERS", "g"), on("group", "HGET", "f"), on("group", "HMGET", "f"),
+		on("cursors", "HKEYS"), on("cursors", "HGETALL"), on("cursors", "HEXISTS", "f"), on("cursors", "HMGET", "f"), on("cursors", "HSET", "f", "v"), on("cursors", "HDEL", "f"),
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "HDEL", "f"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
 		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "HMGET", "f"), on("owners", "DEL"), on("owners", "UNLINK"), on("retry", "ZCARD"), on("retry", "ZADD", "0", "m"), on("retry", "ZSCORE", "m"), on("dead", "XDEL", "0-1"), on("open", "HSET", "f", "v"),
 		on("retry", "ZRANGE", "0", "0"), on("retry", "DEL"), on("open", "HMGET", "f"), on("open", "HSCAN", "0"), on("open", "DEL"), on("dead", "XLEN"), on("dead", "XRANGE", "-", "+"), on("dead", "UNLINK"),
@@ -92,7 +101,7 @@ var roles = map[string][]need{
 }
 
 // Roles are the names of the roles, in the order in which a person reads them.
-func Roles() []string { return []string{"writer", "reader", "consumer", "operator"} }
+func Roles() []string { return []string{"writer", "reader", "consumer", "owner", "operator"} }
 
 // As is the role that the user is to have. Stream and Group are what it is to have it for; empty: what of the scope it has
 // most rights on. The zero value: none.
@@ -143,6 +152,7 @@ func (p place) keys() map[string]string {
 		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(p.Scope), "log": p.LogKey(), "pid": p.ProducerKey(anyName),
 		"seen": p.SeenKey(anyName), "done": p.DoneKey(p.group, anyName),
 		"group": p.GroupKey(p.group), "owners": p.OwnersKey(p.group), "retry": p.RetryKey(p.group), "open": p.OpenKey(p.group), "dead": p.DeadKey(p.group),
+		"cursors": p.CursorsKey(),
 	}
 }
 
@@ -181,7 +191,7 @@ func lacking(ctx context.Context, client *tier.Client, s *Scope, as As) ([]Lack,
 func (p place) lacking(ctx context.Context, client *tier.Client, needs []need) ([]string, error) {
 	keys := p.keys()
 	var err error
-	for _, by := range []string{"scope", "log", "pid", "seen", "group", "owners", "dead", "nodes"} {
+	for _, by := range []string{"scope", "log", "pid", "seen", "group", "owners", "cursors", "dead", "nodes"} {
 		var args []string
 		for _, n := range needs {
 			for _, key := range []string{keys[n.key], keys[by]} {

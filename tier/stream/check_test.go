@@ -210,7 +210,7 @@ func TestCheckOfWhatIsAside(t *testing.T) {
 		me := f.join(g)
 		leased := f.read(me, 5)
 		pack := leased[4]
-		require.NoError(t, me.PutAside(f.ctx, []tier.Aside{
+		require.NoError(t, me.Commit(f.ctx, []tier.Ending{
 			{Entry: leased[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}},
 			{Entry: leased[1].Entry, Deliveries: 1, Dead: []tier.Letter{{Index: -1, Reason: "r", Attempts: 1}}},
 			{Entry: pack.Entry, Deliveries: 1, Open: []tier.Open{{Index: 1, Attempt: 1}}, Dead: []tier.Letter{{Index: 0, Reason: "r", Attempts: 1}}},
@@ -223,7 +223,7 @@ func TestCheckOfWhatIsAside(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, taken.Leased, 3)
 		check()
-		require.NoError(t, me.PutAside(f.ctx, []tier.Aside{{Entry: pack.Entry, Deliveries: 2, Open: []tier.Open{{Index: 1, Attempt: 1}}}}))
+		require.NoError(t, me.Commit(f.ctx, []tier.Ending{{Entry: pack.Entry, Deliveries: 2, Open: []tier.Open{{Index: 1, Attempt: 1}}}}))
 		f.do("XDEL", f.log(), pack.Entry.String()) // parked, and trimmed
 		check()
 		require.NoError(t, g.Pause(f.ctx))

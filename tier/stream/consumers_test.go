@@ -140,12 +140,12 @@ func TestGroupsTellOfParkedAndDead(t *testing.T) {
 		require.True(t, d.OldestParked.IsZero())
 		require.True(t, d.OldestDead.IsZero())
 		require.Zero(t, d.OldestParkedAge+d.OldestDeadAge)
-		aside := func(i int, delay time.Duration) tier.Aside {
-			return tier.Aside{Entry: leased[i].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: delay}}}
+		aside := func(i int, delay time.Duration) tier.Ending {
+			return tier.Ending{Entry: leased[i].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: delay}}}
 		}
-		require.NoError(t, me.PutAside(f.ctx, []tier.Aside{aside(4, time.Minute), aside(3, time.Hour), aside(1, 24*time.Hour)}))
-		require.NoError(t, me.PutAside(f.ctx, lettersOf(heldOf(leased[2:3]), "first")))
-		require.NoError(t, me.PutAside(f.ctx, lettersOf(heldOf(leased[5:6]), "second")))
+		require.NoError(t, me.Commit(f.ctx, []tier.Ending{aside(4, time.Minute), aside(3, time.Hour), aside(1, 24*time.Hour)}))
+		require.NoError(t, me.Commit(f.ctx, lettersOf(heldOf(leased[2:3]), "first")))
+		require.NoError(t, me.Commit(f.ctx, lettersOf(heldOf(leased[5:6]), "second")))
 		d = f.details()["g"]
 		require.EqualValues(t, 3, d.Parked)
 		require.Greater(t, d.DueIn, 30*time.Second)

@@ -28,7 +28,7 @@ type DeadLetter struct {
 	Fields []string // of the letter's own, raw: those of the entry, or the message as m
 }
 
-// DeadLetters yields the dead letters of a group, oldest first: those that there were when the loop began. It reads
+// DeadLetters yields the dead letters of a group or a cursor, oldest first: those that there were when the loop began. It reads
 // page by page, as Reader does. A group that was deleted still has its own; one that never was has none.
 //
 // An error ends it: ErrNoStream, ErrStreamRemoved.
@@ -105,7 +105,7 @@ func (l *letters) page(ctx context.Context, from, to codec.EntryID, count int) (
 	return page, err
 }
 
-// letter reads what put_aside.lua has written.
+// letter reads what commit.lua has written.
 func (l *letters) letter(e codec.Entry) DeadLetter {
 	d := DeadLetter{ID: e.ID, Index: -1, Fields: e.Fields, Record: codec.Record{Position: codec.Position{Entry: e.ID}, Addr: e.ID, Fields: e.Fields}}
 	next := func(name string, rest []string) (string, []string, bool) {
@@ -170,7 +170,7 @@ type RedriveResult struct {
 // redriveBatch bounds the letters of one call: the script has the fields of one at a time.
 const redriveBatch = 100
 
-// Redrive gives dead letters back to their group, by the letters' ids: they are due at once, and their next attempt is
+// Redrive gives dead letters back to their group or cursor, by the letters' ids: they are due at once, and their next attempt is
 // the first. Each letter goes in the step that brings its message back, so that a message is in one place however the
 // call ends; it may be repeated, and does to what it has done nothing more. With an error, the result is what is known.
 //
@@ -208,7 +208,7 @@ func (l *letters) redrive(ctx context.Context, ids []codec.EntryID, r *RedriveRe
 	a := l.place.addr
 	m, err := l.place.client.Run(ctx, tier.Call{
 		Script: redriveScript,
-		Keys:   []string{a.LogKey(), a.RetryKey(l.group), a.OpenKey(l.group), l.key},
+		Keys:   []string{a.LogKey(), a.RetryKey(l.group), a.OpenKey(l.group), l.key, a.CursorsKey()},
 		Args:   append([]string{l.group}, texts(ids)...),
 	})
 	if err != nil {

@@ -79,7 +79,7 @@ func TestDeadLetters(t *testing.T) {
 		list := lettersOf(heldOf(leased), "poison: \xff")
 		list[1].Dead = []tier.Letter{{Index: 2, Reason: "two", Attempts: 3}, {Index: 9, Reason: "", Attempts: 1}}
 		for range 2 { // as when the first reply is lost
-			require.NoError(t, m.PutAside(f.ctx, list))
+			require.NoError(t, m.Commit(f.ctx, list))
 		}
 		letters := f.dead()
 		require.Len(t, letters, 4)
@@ -157,7 +157,7 @@ func TestRedrivePack(t *testing.T) {
 		m := f.join(f.group("g", stream.Head(), lease))
 		f.append(f.writer(stream.WriterConfig{Pack: 10}), 10)
 		entry := f.read(m, 1)[0].Entry
-		require.NoError(t, m.PutAside(f.ctx, []tier.Aside{{
+		require.NoError(t, m.Commit(f.ctx, []tier.Ending{{
 			Entry: entry, Deliveries: 1, Open: []tier.Open{{Index: 7, Attempt: 1, Delay: time.Hour}},
 			Dead: []tier.Letter{{Index: 2, Reason: "r", Attempts: 1}, {Index: 5, Reason: "r", Attempts: 1}},
 		}}))
@@ -178,7 +178,7 @@ func TestRedrivePack(t *testing.T) {
 		require.Equal(t, letters[1:], f.dead())
 
 		// The first is handled, the third waits on.
-		require.NoError(t, m.PutAside(f.ctx, []tier.Aside{{Entry: entry, Deliveries: 2, Open: []tier.Open{{Index: 7, Attempt: 1, Delay: time.Hour}}}}))
+		require.NoError(t, m.Commit(f.ctx, []tier.Ending{{Entry: entry, Deliveries: 2, Open: []tier.Open{{Index: 7, Attempt: 1, Delay: time.Hour}}}}))
 		require.Equal(t, stream.RedriveResult{Redriven: 1}, f.redrive(letters[1]))
 		l = f.takesDue(m, 1)[0]
 		require.Len(t, l.Open, 2)
@@ -188,7 +188,7 @@ func TestRedrivePack(t *testing.T) {
 
 		// A message that is given up again is there once (B112), and what was settled does not come with it.
 		for range 2 {
-			require.NoError(t, m.PutAside(f.ctx, []tier.Aside{{Entry: entry, Deliveries: 3, Dead: []tier.Letter{{Index: 5, Reason: "again", Attempts: 1}}}}))
+			require.NoError(t, m.Commit(f.ctx, []tier.Ending{{Entry: entry, Deliveries: 3, Dead: []tier.Letter{{Index: 5, Reason: "again", Attempts: 1}}}}))
 		}
 		require.Len(t, f.dead(), 1)
 		require.Equal(t, stream.RedriveResult{Redriven: 1}, f.redrive(f.dead()...))
@@ -204,7 +204,7 @@ func TestRedriveUndecodable(t *testing.T) {
 	m := f.join(f.group("g", stream.Head(), lease))
 	f.append(f.writer(stream.WriterConfig{Pack: 3}), 3)
 	leased := f.read(m, 1)
-	require.NoError(t, m.PutAside(f.ctx, lettersOf(heldOf(leased), "as an older program says")))
+	require.NoError(t, m.Commit(f.ctx, lettersOf(heldOf(leased), "as an older program says")))
 	letters := f.dead()
 	require.Len(t, letters[0].Fields, 2)
 	require.Equal(t, codec.Record{Position: codec.Position{Entry: leased[0].Entry}, Addr: leased[0].Entry, Fields: letters[0].Fields}, letters[0].Record)
@@ -223,7 +223,7 @@ func TestRedriveParked(t *testing.T) {
 	m := f.join(f.group("g", stream.Head(), lease))
 	f.append(f.writer(stream.WriterConfig{Pack: 3}), 3)
 	entry := f.read(m, 1)[0].Entry
-	require.NoError(t, m.PutAside(f.ctx, []tier.Aside{{Entry: entry, Deliveries: 1, Dead: []tier.Letter{{Index: 1}, {Index: 1}, {Index: 2}}}}))
+	require.NoError(t, m.Commit(f.ctx, []tier.Ending{{Entry: entry, Deliveries: 1, Dead: []tier.Letter{{Index: 1}, {Index: 1}, {Index: 2}}}}))
 	// A row of an entry that is not parked tells nothing.
 	f.do("HSET", f.addr().OpenKey("g"), entry.String(), "7 0 3 0")
 	require.Equal(t, stream.RedriveResult{Redriven: 3}, f.redrive(f.dead()...))
@@ -237,7 +237,7 @@ func TestRedriveStays(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, srv *tiertest.Server) {
 		s := newScene(setUp(t, srv))
 		f := s.f
-		require.NoError(t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "r")))
+		require.NoError(t, s.me.Commit(f.ctx, lettersOf(heldOf(s.mine), "r")))
 		letters := f.dead()
 		f.do("XTRIM", f.log(), "MAXLEN", "=", "2")
 		_, err := s.g.Reset(f.ctx, stream.Head())
@@ -267,7 +267,7 @@ func TestRedriveRefused(t *testing.T) {
 			t.Parallel()
 			s := newScene(setUp(t, tiertest.Private(t, kind)))
 			f := s.f
-			require.NoError(t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "r")))
+			require.NoError(t, s.me.Commit(f.ctx, lettersOf(heldOf(s.mine), "r")))
 			letters := f.dead()
 			refused := func(want error) {
 				t.Helper()
@@ -304,7 +304,7 @@ func TestRedriveCutShort(t *testing.T) {
 			m := f.join(f.group("g", stream.Head(), lease))
 			f.append(f.writer(stream.WriterConfig{}), n)
 			leased := f.read(m, n)
-			require.NoError(t, m.PutAside(f.ctx, lettersOf(heldOf(leased), "r")))
+			require.NoError(t, m.Commit(f.ctx, lettersOf(heldOf(leased), "r")))
 			letters := f.dead()
 			require.Len(t, letters, n)
 			src := sources(t)["redrive"]
@@ -367,7 +367,7 @@ func TestDeadLetterBlocksNothing(t *testing.T) {
 		require.True(t, fresh)
 		leased := f.read(m, 1)
 		for i := range 3 {
-			require.NoError(t, m.PutAside(f.ctx, lettersOf(heldOf(leased), strconv.Itoa(i))))
+			require.NoError(t, m.Commit(f.ctx, lettersOf(heldOf(leased), strconv.Itoa(i))))
 			letters := f.dead()
 			require.Len(t, letters, 1)
 			require.Equal(t, first, letters[0].Record.ID)

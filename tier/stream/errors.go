@@ -18,6 +18,10 @@ var (
 	ErrGroupDeleted = errors.New("stream: the group was deleted: a consumer that is started again makes it anew")
 	// ErrNotKeyed: the stream has no versions of its keys.
 	ErrNotKeyed = errors.New("stream: not a keyed stream: a stream is keyed from its first append on, by writers with Keyed")
+	// ErrCursorDeleted: the cursor was deleted by its verb while this member was at work.
+	ErrCursorDeleted = errors.New("stream: the cursor was deleted: a consumer that is started again makes it anew")
+	// ErrNoCursor: nobody has made the cursor yet.
+	ErrNoCursor = errors.New("stream: no such cursor: start its consumer first, or check the name")
 	// ErrNotFound: no message has this id.
 	ErrNotFound = errors.New("stream: no message with this id")
 	// ErrIDSpace: the stream's top is so far in the future that its ids are at their end.
@@ -37,6 +41,17 @@ var (
 	// ErrBadCall: an argument breaks a stated rule; nothing was sent.
 	ErrBadCall = errors.New("stream: bad call")
 )
+
+// NameTakenError says that the stream has a group of the name that a cursor asks for, or the other way round: they share
+// their names, and what belongs to these.
+type NameTakenError struct {
+	Stream, Name string
+	By           string // "group" or "cursor"
+}
+
+func (e *NameTakenError) Error() string {
+	return fmt.Sprintf("stream: %s has a %s named %s: choose another name, or delete the %s first", e.Stream, e.By, e.Name, e.By)
+}
 
 // BrandTakenError says that another stream of the scope has the brand.
 type BrandTakenError struct {

@@ -77,7 +77,7 @@ func (g *Group) Address() tier.Address { return g.place.addr }
 // Create creates the group at its start, and an empty stream if there is none. A group that exists stays as it is, and
 // one that the server has lost is made again where it was.
 //
-// Errors: ErrStreamRemoved, *LeaseDiffersError, *FutureStartError.
+// Errors: ErrStreamRemoved, *NameTakenError, *LeaseDiffersError, *FutureStartError.
 func (g *Group) Create(ctx context.Context) error {
 	_, err := g.createNew(ctx)
 	return err
@@ -114,7 +114,7 @@ func (g *Group) create(ctx context.Context, lost bool, lease time.Duration) (mad
 	a := g.place.addr
 	m, err := g.place.client.Run(ctx, tier.Call{
 		Script: createGroupScript,
-		Keys:   []string{a.LogKey(), a.GroupKey(g.cfg.Name), tier.ScopeKey(a.Scope), a.OwnersKey(g.cfg.Name), a.RetryKey(g.cfg.Name), a.OpenKey(g.cfg.Name)},
+		Keys:   []string{a.LogKey(), a.GroupKey(g.cfg.Name), tier.ScopeKey(a.Scope), a.OwnersKey(g.cfg.Name), a.RetryKey(g.cfg.Name), a.OpenKey(g.cfg.Name), a.CursorsKey()},
 		Args: []string{
 			tier.StreamField(a.Stream), g.cfg.Name, g.cfg.Start.after(), g.cfg.Start.at.String(), millis(lease), wasThere,
 		},
@@ -129,6 +129,8 @@ func (g *Group) create(ctx context.Context, lost bool, lease time.Duration) (mad
 	switch reply[0] {
 	case "removed":
 		return made{}, fmt.Errorf("%w (%s)", ErrStreamRemoved, a)
+	case "cursor":
+		return made{}, &NameTakenError{Stream: a.String(), Name: g.cfg.Name, By: "cursor"}
 	case "deleted":
 		return made{}, fmt.Errorf("%w (%s of %s)", ErrGroupDeleted, g.cfg.Name, a)
 	}

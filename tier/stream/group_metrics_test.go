@@ -29,7 +29,7 @@ func TestGroupMetrics(t *testing.T) {
 		me := f.join(f.group("g", stream.Head(), time.Minute))
 		f.append(f.writer(stream.WriterConfig{}), 10)
 		leased := f.read(me, 5)
-		require.NoError(t, me.PutAside(f.ctx, []tier.Aside{{Entry: leased[4].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}}}))
+		require.NoError(t, me.Commit(f.ctx, []tier.Ending{{Entry: leased[4].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}}}))
 		labels := `{group="g",scope="` + f.addr().Scope + `",stream="orders"} `
 		want := `
 # HELP echomq_stream_group_lag_entries Entries that the group was not given yet; a pack is one. Use max over processes.

@@ -378,7 +378,7 @@ func TestGroupDelete(t *testing.T) {
 				f.append(f.writer(stream.WriterConfig{}), 4)
 				m := f.join(g)
 				leased := f.read(m, 3)
-				require.NoError(t, m.PutAside(f.ctx, lettersOf(heldOf(leased[:1]), "r")))
+				require.NoError(t, m.Commit(f.ctx, lettersOf(heldOf(leased[:1]), "r")))
 				if gone == "log" {
 					f.do("DEL", f.log())
 				} else {
@@ -400,7 +400,7 @@ func TestGroupDelete(t *testing.T) {
 					"Renew":    func() error { _, err := m.Renew(f.ctx, entriesOf(leased)); return err },
 					"TakeOver": func() error { _, err := m.TakeOver(f.ctx, 1, allSuspects); return err },
 					"Release":  func() error { return m.Release(f.ctx, returned(heldOf(leased)), 0) },
-					"Bury":     func() error { return m.PutAside(f.ctx, lettersOf(heldOf(leased), "r")) },
+					"Bury":     func() error { return m.Commit(f.ctx, lettersOf(heldOf(leased), "r")) },
 					"Retire":   func() error { return m.Retire(f.ctx) },
 					"Leave":    func() error { return m.Leave(f.ctx) },
 				}
@@ -512,7 +512,7 @@ func TestGroupListing(t *testing.T) {
 		b := f.group("b", stream.FromID(ids[1]), 2*time.Second)
 		m := f.join(b)
 		leased := f.read(m, 3)
-		require.NoError(t, m.PutAside(f.ctx, lettersOf(heldOf(leased[:1]), "r")))
+		require.NoError(t, m.Commit(f.ctx, lettersOf(heldOf(leased[:1]), "r")))
 		require.NoError(t, f.group("a", stream.New(), 0).Create(f.ctx))
 
 		infos, err := stream.Groups(f.ctx, f.client, f.address)

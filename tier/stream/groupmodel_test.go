@@ -232,7 +232,7 @@ func (m *groupModel) release(x *twinMember, atOnce bool) {
 
 func (m *groupModel) bury(x *twinMember) {
 	some := m.some(x)
-	err := x.real.PutAside(m.f.ctx, lettersOf(some, "r"))
+	err := x.real.Commit(m.f.ctx, lettersOf(some, "r"))
 	if len(some) == 0 || m.fenced(x, err) {
 		return
 	}

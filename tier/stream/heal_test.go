@@ -309,7 +309,7 @@ func TestParkedInALostGroup(t *testing.T) {
 			t.Parallel()
 			tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 				l := newLossScene(t, s)
-				require.NoError(t, l.m.PutAside(l.ctx, []tier.Aside{{Entry: l.entries[1], Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+				require.NoError(t, l.m.Commit(l.ctx, []tier.Ending{{Entry: l.entries[1], Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
 				tc.lose(l)
 				_, err := l.m.Rebuild(l.ctx)
 				require.NoError(t, err)

@@ -140,7 +140,7 @@ func TestNamesLikeOurOwn(t *testing.T) {
 				leased := f.read(m, 1)
 				require.Equal(t, name, leased[0].Records[0].Key)
 				if group == "dead" {
-					require.NoError(t, m.PutAside(f.ctx, lettersOf(heldOf(leased), "r")))
+					require.NoError(t, m.Commit(f.ctx, lettersOf(heldOf(leased), "r")))
 					continue
 				}
 				acked, err := m.Settle(f.ctx, entriesOf(leased))

@@ -33,24 +33,28 @@ func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries m
 	return f.leased, nil
 }
 
-// decode makes what is leased out of the entries of a fetch. Messages of a pack below the group's start are left out.
 func (m *Member) decode(ctx context.Context, f *fetch, deliveries map[codec.EntryID]int) error {
-	place := m.group.place
-	if err := place.identify(ctx); err != nil {
+	return m.group.place.decode(ctx, f, deliveries, m.begins(), m.askStart)
+}
+
+// decode makes what is leased out of the entries of a fetch. Messages of a pack below start are left out; where there are
+// any, it is asked first whether start was moved since, if it can be.
+func (p *place) decode(ctx context.Context, f *fetch, deliveries map[codec.EntryID]int, start codec.EntryID, ask func(context.Context) (codec.EntryID, error)) error {
+	if err := p.identify(ctx); err != nil {
 		return err
 	}
-	if err := place.waits(f.entries); err != nil {
+	if err := p.waits(f.entries); err != nil {
 		return err
 	}
-	start, asked := m.begins(), false
+	asked := ask == nil
 	f.leased = slices.Grow(f.leased[:0], len(f.entries))
 	f.records = slices.Grow(f.records[:0], len(f.entries))[:len(f.entries)]
 	for i, e := range f.entries {
-		records := place.records(f.records[i:i:i+1], e) // one finds room there, the messages of a pack do not
+		records := p.records(f.records[i:i:i+1], e) // one finds room there, the messages of a pack do not
 		if len(records) > 1 && records[0].Addr.Compare(start) < 0 && !asked {
 			asked = true // the group may have been reset since
 			var err error
-			if start, err = m.askStart(ctx); err != nil {
+			if start, err = ask(ctx); err != nil {
 				return err
 			}
 		}

@@ -162,7 +162,7 @@ func fencedCalls(f *fixture, m *stream.Member, leased []tier.Leased) map[string]
 		"Renew":    func() error { _, err := m.Renew(f.ctx, entriesOf(leased)); return err },
 		"beat":     func() error { _, err := m.Renew(f.ctx, nil); return err },
 		"Release":  func() error { return m.Release(f.ctx, returned(heldOf(leased)), 0) },
-		"Bury":     func() error { return m.PutAside(f.ctx, lettersOf(heldOf(leased), "r")) },
+		"Bury":     func() error { return m.Commit(f.ctx, lettersOf(heldOf(leased), "r")) },
 		"TakeOver": func() error { _, err := m.TakeOver(f.ctx, 10, allSuspects); return err },
 	}
 }
@@ -549,9 +549,9 @@ func TestBury(t *testing.T) {
 		s.mine = append(s.mine, f.read(s.me, 2)...)
 		held := heldOf(s.mine)
 		for range 2 {
-			require.NoError(t, s.me.PutAside(f.ctx, lettersOf(held[1:], "poison: \xff")))
+			require.NoError(t, s.me.Commit(f.ctx, lettersOf(held[1:], "poison: \xff")))
 		}
-		require.NoError(t, s.me.PutAside(f.ctx, lettersOf(nil, "nothing")))
+		require.NoError(t, s.me.Commit(f.ctx, lettersOf(nil, "nothing")))
 		require.Len(t, f.pending("g"), 1)
 		m := f.do("XRANGE", f.addr().DeadKey("g"), "-", "+")
 		letters, err := m.AsXRangeSlices()
@@ -573,7 +573,7 @@ func TestBury(t *testing.T) {
 			require.Equal(t, want, flat[6:])
 		}
 		f.do("XTRIM", f.log(), "MAXLEN", "0")
-		require.NoError(t, s.me.PutAside(f.ctx, lettersOf(held[:1], "trimmed meanwhile")))
+		require.NoError(t, s.me.Commit(f.ctx, lettersOf(held[:1], "trimmed meanwhile")))
 		require.Empty(t, f.pending("g"))
 		require.Equal(t, "4", f.text("XLEN", f.addr().DeadKey("g")))
 	})
@@ -588,7 +588,7 @@ func TestBuryRefused(t *testing.T) {
 			f := s.f
 			refused := func(want error) {
 				t.Helper()
-				err := s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "r"))
+				err := s.me.Commit(f.ctx, lettersOf(heldOf(s.mine), "r"))
 				require.ErrorIs(t, err, want)
 				require.False(t, tier.OutcomeUnknown(err))
 				require.Equal(t, sceneStart, strings.Replace(s.state(), "dead 1", "dead 0", 1))
@@ -600,12 +600,12 @@ func TestBuryRefused(t *testing.T) {
 			refused(tier.ErrPermission)
 			f.do("ACL", "SETUSER", "default", "+xadd")
 			f.do("SET", f.addr().DeadKey("g"), "x")
-			err := s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "r"))
+			err := s.me.Commit(f.ctx, lettersOf(heldOf(s.mine), "r"))
 			require.ErrorIs(t, err, tier.ErrWrongType)
 			require.ErrorContains(t, err, f.addr().DeadKey("g"))
 			require.Len(t, f.pending("g"), 2)
 			f.do("DEL", f.addr().DeadKey("g"))
-			require.NoError(t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "r")))
+			require.NoError(t, s.me.Commit(f.ctx, lettersOf(heldOf(s.mine), "r")))
 			require.Empty(t, f.pending("g"))
 		})
 	}
@@ -715,7 +715,7 @@ func TestRawClients(t *testing.T) {
 		gone, err := s.me.Renew(f.ctx, entriesOf(s.mine))
 		require.NoError(t, err)
 		require.Equal(t, s.ids[:1], gone)
-		require.NoError(t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine[:1]), "r")))
+		require.NoError(t, s.me.Commit(f.ctx, lettersOf(heldOf(s.mine[:1]), "r")))
 		require.NoError(t, s.me.Release(f.ctx, returned(heldOf(s.mine[:1])), 0))
 		require.Equal(t, "1:me:1 lag 1 dead 0 members 2", s.state())
 

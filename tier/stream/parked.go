@@ -14,22 +14,34 @@ import (
 // parkedPage is how many parked entries one call brings: packs among them may be large.
 const parkedPage = 32
 
+// takenUp is the least score in retry of an entry that the owner of a cursor has taken up, see due_owned.lua.
+const takenUp = 1 << 52
+
 // Parked lists the messages of the group that are parked, whoever parked them, in no order: with their keys, which are read
 // from the log, and when they are due. It goes through them page by page, so one that is parked or taken up meanwhile may
 // be listed or not. What was trimmed is left out: Due tells of it.
-func (m *Member) Parked(ctx context.Context) (parked []tier.Parked, err error) {
-	now, err := m.group.place.client.Now(ctx, m.group.place.addr.LogKey())
+func (m *Member) Parked(ctx context.Context) ([]tier.Parked, error) {
+	return m.group.place.parked(ctx, m.group.cfg.Name, m.leasing(ctx))
+}
+
+// Parked lists what the cursor has parked, as that of a member does; without what is taken up.
+func (o *Owner) Parked(ctx context.Context) ([]tier.Parked, error) {
+	return o.cursor.place.parked(ctx, o.cursor.cfg.Name, o.leasing(ctx))
+}
+
+func (p *place) parked(ctx context.Context, name string, lease leasing) (parked []tier.Parked, err error) {
+	now, err := p.client.Now(ctx, p.addr.LogKey())
 	if err != nil {
 		return nil, err
 	}
 	for cursor, more := uint64(0), true; more; more = cursor != 0 {
 		var due []string // entry, ms, ...
-		if due, cursor, err = m.scanRetry(ctx, cursor); err != nil {
+		if due, cursor, err = p.scanRetry(ctx, name, cursor); err != nil {
 			return nil, err
 		}
 		for len(due) > 0 {
 			n := min(len(due), 2*parkedPage)
-			if parked, err = m.parkedOf(ctx, parked, due[:n], now.UnixMilli()); err != nil {
+			if parked, err = p.parkedOf(ctx, name, lease, parked, due[:n], now.UnixMilli()); err != nil {
 				return nil, err
 			}
 			due = due[n:]
@@ -38,9 +50,8 @@ func (m *Member) Parked(ctx context.Context) (parked []tier.Parked, err error) {
 	return parked, nil
 }
 
-func (m *Member) scanRetry(ctx context.Context, cursor uint64) (due []string, next uint64, err error) {
-	p := m.group.place
-	key := p.addr.RetryKey(m.group.cfg.Name)
+func (p *place) scanRetry(ctx context.Context, name string, cursor uint64) (due []string, next uint64, err error) {
+	key := p.addr.RetryKey(name)
 	reply, err := p.client.Do(ctx, key, p.client.B().Zscan().Key(key).Cursor(cursor).Count(1000).Build())
 	if err != nil {
 		return nil, 0, err
@@ -53,9 +64,8 @@ func (m *Member) scanRetry(ctx context.Context, cursor uint64) (due []string, ne
 }
 
 // parkedOf appends the messages of a page of parked entries.
-func (m *Member) parkedOf(ctx context.Context, dst []tier.Parked, due []string, now int64) ([]tier.Parked, error) {
-	p := m.group.place
-	log, open := p.addr.LogKey(), p.addr.OpenKey(m.group.cfg.Name)
+func (p *place) parkedOf(ctx context.Context, name string, lease leasing, dst []tier.Parked, due []string, now int64) ([]tier.Parked, error) {
+	log, open := p.addr.LogKey(), p.addr.OpenKey(name)
 	ids, cmds := make([]string, 0, len(due)/2), make([]rueidis.Completed, 0, len(due)/2)
 	delays := make(map[codec.EntryID]time.Duration, len(due)/2)
 	for i := 0; i < len(due); i += 2 {
@@ -64,6 +74,9 @@ func (m *Member) parkedOf(ctx context.Context, dst []tier.Parked, due []string, 
 			continue // of another program
 		}
 		at, _ := strconv.ParseFloat(due[i+1], 64)
+		if at >= takenUp {
+			continue
+		}
 		delays[id] = time.Duration(int64(at)-now) * time.Millisecond
 		ids = append(ids, due[i])
 		cmds = append(cmds, p.client.B().Xrange().Key(log).Start(due[i]).End(due[i]).Build())
@@ -92,7 +105,7 @@ func (m *Member) parkedOf(ctx context.Context, dst []tier.Parked, due []string, 
 		if err != nil {
 			return nil, err
 		}
-		leased, err := m.leased(ctx, entries, nil)
+		leased, err := lease(entries, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -31,15 +31,15 @@ func TestParkedIsTold(t *testing.T) {
 		}
 		f.keyed(f.writer(stream.WriterConfig{}), keys...)
 		f.keyed(f.writer(stream.WriterConfig{Pack: 4}), "a", "b", "c", "d")
-		var asides []tier.Aside
+		var asides []tier.Ending
 		for i, l := range f.read(other, plain) {
-			asides = append(asides, tier.Aside{Entry: l.Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}})
+			asides = append(asides, tier.Ending{Entry: l.Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}})
 			want[l.Records[0].Position.String()] = keys[i]
 		}
 		pack := f.read(other, 1)[0]
-		asides = append(asides, tier.Aside{Entry: pack.Entry, Deliveries: 1, Open: []tier.Open{{Index: 1, Attempt: 1, Delay: time.Hour}, {Index: 3, Attempt: 0}}})
+		asides = append(asides, tier.Ending{Entry: pack.Entry, Deliveries: 1, Open: []tier.Open{{Index: 1, Attempt: 1, Delay: time.Hour}, {Index: 3, Attempt: 0}}})
 		want[pack.Entry.String()+"#1"], want[pack.Entry.String()+"#3"] = "b", "d"
-		require.NoError(t, other.PutAside(f.ctx, asides))
+		require.NoError(t, other.Commit(f.ctx, asides))
 		f.do("XDEL", f.log(), asides[7].Entry.String())
 		delete(want, asides[7].Entry.String())
 

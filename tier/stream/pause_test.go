@@ -17,7 +17,7 @@ func TestPauseRefusesWhatIsOld(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)
 		sc := newScene(f)
-		require.NoError(t, sc.me.PutAside(f.ctx, []tier.Aside{{Entry: sc.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		require.NoError(t, sc.me.Commit(f.ctx, []tier.Ending{{Entry: sc.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
 		sc.age()
 		require.NoError(t, sc.g.Pause(f.ctx))
 		before := sc.state()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -22,6 +23,7 @@ type place struct {
 	addr     tier.Address
 	mark     string // of the partition that a writer appends to, as it stands behind the brand; else empty
 	declared atomic.Pointer[declared]
+	siblings sync.Map // address -> *place: streams of the scope that outputs go to
 }
 
 func newPlace(client *tier.Client, address string) (*place, error) {
@@ -30,6 +32,22 @@ func newPlace(client *tier.Client, address string) (*place, error) {
 		return nil, err
 	}
 	return &place{client: client, addr: addr}, nil
+}
+
+// sibling is another stream of the same client, or this one.
+func (p *place) sibling(address string) (*place, error) {
+	if address == p.addr.String() {
+		return p, nil
+	}
+	if s, ok := p.siblings.Load(address); ok {
+		return s.(*place), nil
+	}
+	s, err := newPlace(p.client, address)
+	if err != nil {
+		return nil, err
+	}
+	first, _ := p.siblings.LoadOrStore(address, s)
+	return first.(*place), nil
 }
 
 // known returns what the stream is declared as, asking the server for it when it is not known yet. ErrNoStream,

@@ -23,7 +23,11 @@ func Purge(ctx context.Context, client *tier.Client, address string) (Removed, e
 		if err != nil {
 			return Removed{}, err
 		}
-		code, entries, err := p.purge(ctx, going.Groups)
+		cursors, err := p.cursorNames(ctx)
+		if err != nil {
+			return Removed{}, err
+		}
+		code, entries, err := p.purge(ctx, going.Groups, cursors)
 		if err != nil {
 			return Removed{}, err
 		}
@@ -51,8 +55,8 @@ func (p *place) purgeable(ctx context.Context) (Removed, error) {
 	return p.contents(ctx)
 }
 
-func (p *place) purge(ctx context.Context, groups []GroupInfo) (code string, entries int64, err error) {
-	keys := []string{p.addr.LogKey()}
+func (p *place) purge(ctx context.Context, groups []GroupInfo, cursors []string) (code string, entries int64, err error) {
+	keys := []string{p.addr.LogKey(), p.addr.CursorsKey()}
 	var names, foreign []string // another program's group has a name that makes no key, and no keys of ours
 	for _, g := range groups {
 		if tier.CheckName("group", g.Name) != nil {
@@ -60,7 +64,10 @@ func (p *place) purge(ctx context.Context, groups []GroupInfo) (code string, ent
 			continue
 		}
 		names = append(names, g.Name)
-		keys = append(keys, p.addr.GroupKey(g.Name), p.addr.OwnersKey(g.Name), p.addr.RetryKey(g.Name), p.addr.OpenKey(g.Name))
+	}
+	names = append(names, cursors...)
+	for _, name := range names {
+		keys = append(keys, p.addr.GroupKey(name), p.addr.OwnersKey(name), p.addr.RetryKey(name), p.addr.OpenKey(name))
 	}
 	m, err := p.client.Run(ctx, tier.Call{Script: purgeScript, Keys: keys, Args: append(names, foreign...)})
 	if err != nil {

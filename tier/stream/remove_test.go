@@ -26,7 +26,7 @@ func furnished(f *fixture) *stream.Writer {
 	for _, name := range []string{"mailer", "gone"} {
 		g := f.group(name, stream.Head(), 0)
 		m := f.join(g)
-		require.NoError(f.t, m.PutAside(f.ctx, lettersOf(heldOf(f.read(m, 3)[:1]), "poison")))
+		require.NoError(f.t, m.Commit(f.ctx, lettersOf(heldOf(f.read(m, 3)[:1]), "poison")))
 		if name == "gone" {
 			require.NoError(f.t, g.Delete(f.ctx))
 		}

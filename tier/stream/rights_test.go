@@ -38,6 +38,7 @@ var roles = map[string]work{
 	"keyed":     keyedWork,
 	"reader":    readerWork,
 	"consumer":  consumerWork,
+	"owner":     ownerWork,
 	"operator":  operatorWork,
 	"records":   recordsWork,
 }
@@ -197,7 +198,7 @@ func consumerWork(f *fixture, client *tier.Client) error {
 		func() error { _, err := m.Renew(f.ctx, ids); return err },
 		func() error { _, err := m.Settle(f.ctx, ids[:1]); return err },
 		func() error {
-			return m.PutAside(f.ctx, []tier.Aside{{Entry: leased[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}, Dead: []tier.Letter{{Index: -1, Reason: "test"}}}})
+			return m.Commit(f.ctx, []tier.Ending{{Entry: leased[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}, Dead: []tier.Letter{{Index: -1, Reason: "test"}}}})
 		},
 		func() error { _, err := m.Parked(f.ctx); return err },
 		func() error { _, err := m.Due(f.ctx, 1); return err },
@@ -241,6 +242,43 @@ func recordsWork(f *fixture, client *tier.Client) error {
 	return nil
 }
 
+func ownerWork(f *fixture, client *tier.Client) error {
+	f.append(f.writer(stream.WriterConfig{}), 10)
+	c, err := stream.NewCursor(client, stream.CursorConfig{Address: f.address, Name: "mailer", Start: stream.Head()})
+	if err != nil {
+		return err
+	}
+	o, err := c.Join(f.ctx, "m")
+	if err != nil {
+		return err
+	}
+	leased, err := o.Read(f.ctx, 10, 0)
+	if err != nil {
+		return err
+	}
+	ids := entriesOf(leased)
+	for _, step := range []func() error{
+		func() error { _, err := o.Settle(f.ctx, ids[:2]); return err },
+		func() error {
+			return o.Commit(f.ctx, []tier.Ending{
+				{Entry: ids[2], Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}, {Entry: ids[3], Deliveries: 1, Dead: []tier.Letter{{Index: -1, Reason: "test"}}},
+			})
+		},
+		func() error { _, err := o.Parked(f.ctx); return err },
+		func() error { _, err := o.Due(f.ctx, 1); return err },
+		func() error { _, err := o.Renew(f.ctx, nil); return err },
+		func() error { return o.Release(f.ctx, handedBack(ids[4]), 0) },
+		func() error { _, err := o.TakeOver(f.ctx, 1, 1); return err },
+		func() error { _, err := o.Settle(f.ctx, ids); return err },
+		func() error { return o.Leave(f.ctx) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func operatorWork(f *fixture, client *tier.Client) error {
 	f.append(f.writer(stream.WriterConfig{}), 10)
 	g, err := stream.NewGroup(client, stream.GroupConfig{Address: f.address, Name: "mailer", Start: stream.Head(), Lease: time.Second})
@@ -271,6 +309,7 @@ func operatorWork(f *fixture, client *tier.Client) error {
 			f.do("HSET", f.addr().OpenKey("mailer"), "1-1", "1 0 1 0")
 			return stream.Check(f.ctx, client, scope)
 		},
+		func() error { return cursorWork(f, client) },
 		func() error { _, err := stream.PlanRemove(f.ctx, client, f.address); return err },
 		func() error { _, err := stream.Purge(f.ctx, client, f.address); return err },
 		func() error { return g.Delete(f.ctx) },
@@ -284,11 +323,27 @@ func operatorWork(f *fixture, client *tier.Client) error {
 	return nil
 }
 
+// cursorWork looks at a cursor, moves and deletes it.
+func cursorWork(f *fixture, client *tier.Client) error {
+	f.own(f.cursor("c", stream.Head(), 0))
+	c, err := stream.NewCursor(client, stream.CursorConfig{Address: f.address, Name: "c", Start: stream.Head()})
+	if err != nil {
+		return err
+	}
+	if _, err := stream.Cursors(f.ctx, client, f.address); err != nil {
+		return err
+	}
+	if err := c.Reset(f.ctx, stream.Head()); err != nil {
+		return err
+	}
+	return c.Delete(f.ctx)
+}
+
 // redriveWork redrives and drops dead letters that a consumer has left.
 func redriveWork(f *fixture, client *tier.Client) error {
 	m, err := f.group("mailer", stream.Head(), 0).Join(f.ctx, "m")
 	require.NoError(f.t, err)
-	require.NoError(f.t, m.PutAside(f.ctx, lettersOf(heldOf(f.read(m, 2)), "r")))
+	require.NoError(f.t, m.Commit(f.ctx, lettersOf(heldOf(f.read(m, 2)), "r")))
 	letters, err := collected(stream.DeadLetters(f.ctx, client, f.address, "mailer"))
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	if taken, over, err := m.answered(parts[0]); over {
+	if taken, over, err := answered(parts[0]); over {
 		return taken, err
 	}
 	next, err := parts[1].ToString()
@@ -42,13 +42,13 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	taken, err := m.taken(ctx, parts[2], parts[3], parts[4], parts[5])
+	taken, err := takenOf(parts[2], parts[3], parts[4], parts[5], m.leasing(ctx))
 	taken.Done, taken.Next, taken.Suspects = next == "", wait(parts[6]), int(left)
 	return taken, err
 }
 
 // answered tells whether the first part of a reply says all there is to say: that the member is fenced, or the group paused.
-func (m *Member) answered(code rueidis.RedisMessage) (t tier.Taken, over bool, err error) {
+func answered(code rueidis.RedisMessage) (t tier.Taken, over bool, err error) {
 	switch n, err := code.AsInt64(); {
 	case err != nil:
 		return t, true, err

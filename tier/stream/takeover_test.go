@@ -85,9 +85,9 @@ func TestRawClientInTheGroup(t *testing.T) {
 const allSuspects = 1000
 
 // lettersOf gives entries up.
-func lettersOf(held []tier.Held, reason string) (list []tier.Aside) {
+func lettersOf(held []tier.Held, reason string) (list []tier.Ending) {
 	for _, h := range held {
-		list = append(list, tier.Aside{Entry: h.Entry, Deliveries: h.Deliveries, Dead: []tier.Letter{{Index: -1, Reason: reason, Attempts: h.Deliveries}}})
+		list = append(list, tier.Ending{Entry: h.Entry, Deliveries: h.Deliveries, Dead: []tier.Letter{{Index: -1, Reason: reason, Attempts: h.Deliveries}}})
 	}
 	return list
 }

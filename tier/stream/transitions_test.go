@@ -3,6 +3,7 @@ package stream_test
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -244,19 +245,63 @@ var transitions = map[string]transition{
 		taken, err := s.other.TakeOver(s.f.ctx, 10, allSuspects)
 		return fmt.Sprint(len(taken.Leased)), err
 	}, before: "0:me:1:idle 1:me:1:idle lag 1 dead 0 members 2", after: "0:other:2 1:other:2 lag 1 dead 0 members 2", answer: "2", again: "0"}.row(),
-	"put_aside": grouped{call: func(s *scene) (string, error) {
+	"acquire": owned{oom: true, prepare: func(s *owning) {
+		require.NoError(s.f.t, s.me.Release(s.f.ctx, handedBack(s.ids[:3]...), 0))
+		require.NoError(s.f.t, s.me.Leave(s.f.ctx))
+	}, call: func(s *owning) (string, error) {
+		held, err := s.me.Sync(s.f.ctx)
+		return fmt.Sprint(len(held), s.me.Owns()), err
+	}, before: "none at - above - parked 0 dead 0", after: "me at - above - parked 0 dead 0", answer: "0 true"}.row(),
+	"keep": owned{oom: true, call: func(s *owning) (string, error) {
+		_, err := s.me.Renew(s.f.ctx, nil)
+		return fmt.Sprint(s.f.row("c", "reach") == s.ids[2].String()), err
+	}, after: owningStart, answer: "true"}.row(),
+	"hand_over": owned{oom: true, prepare: func(s *owning) {
+		require.NoError(s.f.t, s.me.Release(s.f.ctx, handedBack(s.ids[:3]...), 0))
+	}, call: func(s *owning) (string, error) { return "", s.me.Leave(s.f.ctx) }, after: "none at - above - parked 0 dead 0"}.row(),
+	"advance": owned{oom: true, call: func(s *owning) (string, error) {
+		n, err := s.me.Settle(s.f.ctx, []codec.EntryID{s.ids[0], s.ids[2]})
+		return fmt.Sprint(n), err
+	}, after: "me at 0 above 2 parked 0 dead 0", answer: "2"}.row(),
+	"due_owned": owned{oom: true, prepare: func(s *owning) {
+		require.NoError(s.f.t, s.me.Commit(s.f.ctx, []tier.Ending{{Entry: s.ids[0], Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+	}, call: func(s *owning) (string, error) {
+		taken, err := s.me.Due(s.f.ctx, 10)
+		return fmt.Sprint(len(taken.Leased)), err
+	}, before: "me at 0 above - parked 1 dead 0", after: "me at 0 above - parked 1 taken 1 dead 0", answer: "1", again: "0"}.row(),
+	"move_cursor": owned{
+		oom: true, call: func(s *owning) (string, error) { return "", s.c.Reset(s.f.ctx, stream.FromEntry(s.ids[2])) },
+		after: "none at 1 above - parked 0 dead 0",
+	}.row(),
+	"delete_cursor": owned{oom: true, call: func(s *owning) (string, error) {
+		if err := s.c.Delete(s.f.ctx); !errors.Is(err, stream.ErrNoCursor) { // of a repetition
+			return "", err
+		}
+		return "", nil
+	}, after: "no cursor"}.row(),
+	"commit": grouped{call: func(s *scene) (string, error) {
 		list := lettersOf(heldOf(s.mine[:1]), "poison")
-		return "", s.me.PutAside(s.f.ctx, append(list, tier.Aside{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}))
+		out := tier.Address{Scope: s.f.addr().Scope, Stream: "out"}
+		list[0].Outputs = []tier.Output{
+			tier.HashSet("state", "f", "v"), tier.HashIncrement("state", "n", 1), tier.SetAdd("set", "m"), tier.SortedAdd("sorted", "m", 1),
+			tier.Remove("set", "none"), tier.Delete("none"), tier.AppendTo(out.String(), codec.Message{}),
+		}
+		err := s.me.Commit(s.f.ctx, append(list, tier.Ending{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}))
+		n := s.f.text("HGET", tier.StateKey(out.Scope, "state"), "n") + s.f.text("XLEN", out.LogKey())
+		if err == nil && n != "11" {
+			err = fmt.Errorf("outputs were written %s times", n)
+		}
+		return "", err
 	}, after: "lag 1 dead 1 members 2 parked 1"}.row(),
 	"due": grouped{oom: true, prepare: func(s *scene) {
-		require.NoError(s.f.t, s.me.PutAside(s.f.ctx, []tier.Aside{{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		require.NoError(s.f.t, s.me.Commit(s.f.ctx, []tier.Ending{{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
 	}, call: func(s *scene) (string, error) {
 		taken, err := s.other.Due(s.f.ctx, 10)
 		return fmt.Sprint(len(taken.Leased)), err
 	}, before: "0:me:1 lag 1 dead 0 members 2 parked 1", after: "0:me:1 1:other:2 lag 1 dead 0 members 2", answer: "1", again: "0"}.row(),
 	"redrive": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		s := newScene(f)
-		require.NoError(f.t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine[:1]), "poison")))
+		require.NoError(f.t, s.me.Commit(f.ctx, lettersOf(heldOf(s.mine[:1]), "poison")))
 		ids := letterIDs(f.dead())
 		return func() (string, error) {
 			r, err := stream.Redrive(f.ctx, f.client, f.address, "g", ids)
@@ -291,7 +336,7 @@ var transitions = map[string]transition{
 	}.row(),
 	"oldest": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
 		s := newScene(f)
-		require.NoError(f.t, s.me.PutAside(f.ctx, lettersOf(heldOf(s.mine), "poison")))
+		require.NoError(f.t, s.me.Commit(f.ctx, lettersOf(heldOf(s.mine), "poison")))
 		first := f.dead()[0].ID
 		return func() (string, error) {
 			groups, err := stream.Groups(f.ctx, f.client, f.address)
@@ -378,8 +423,8 @@ func appending(size int) transition {
 func auditing(name, state string) transition {
 	return transition{oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
 		s := newScene(f)
-		list := append(lettersOf(heldOf(s.mine[:1]), "poison"), tier.Aside{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}})
-		require.NoError(f.t, s.me.PutAside(f.ctx, list))
+		list := append(lettersOf(heldOf(s.mine[:1]), "poison"), tier.Ending{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}})
+		require.NoError(f.t, s.me.Commit(f.ctx, list))
 		return func() (string, error) { return name, stream.Check(f.ctx, f.client, f.addr().Scope) }, s.state
 	}, before: state, after: state, answer: name}
 }
@@ -462,6 +507,63 @@ func (s *scene) state() string {
 		words = append(words, "paused")
 	}
 	return strings.Join(words, " ")
+}
+
+// owned is a row about a cursor: of four entries, its owner "me" was given three.
+type owned struct {
+	oom                          bool
+	prepare                      func(*owning)
+	call                         func(*owning) (string, error)
+	before, after, answer, again string
+}
+
+const owningStart = "me at - above - parked 0 dead 0"
+
+type owning struct {
+	f   *fixture
+	c   *stream.Cursor
+	me  *stream.Owner
+	ids []codec.EntryID
+}
+
+func (o owned) row() transition {
+	if o.before == "" {
+		o.before = owningStart
+	}
+	return transition{
+		oom: o.oom, before: o.before, after: o.after, answer: o.answer, again: o.again,
+		prepare: func(f *fixture) (func() (string, error), func() string) {
+			s := &owning{f: f, c: f.cursor("c", stream.Head(), lease)}
+			for _, id := range f.append(f.writer(stream.WriterConfig{}), 4) {
+				s.ids = append(s.ids, id.ServerEntry())
+			}
+			s.me = f.own(s.c)
+			f.owned(s.me, 3)
+			if o.prepare != nil {
+				o.prepare(s)
+			}
+			return func() (string, error) { return o.call(s) }, s.state
+		},
+	}
+}
+
+func (s *owning) state() string {
+	if s.f.row("c", "epoch") == "" {
+		return "no cursor"
+	}
+	place := func(id string) string {
+		if i := slices.IndexFunc(s.ids, func(e codec.EntryID) bool { return e.String() == id }); i >= 0 {
+			return strconv.Itoa(i)
+		}
+		return "-"
+	}
+	owner := map[string]string{s.me.Name(): "me", "": "none"}[s.f.row("c", "owner")]
+	taken := ""
+	if n := s.f.text("ZCOUNT", s.f.addr().RetryKey("c"), "4503599627370496", "+inf"); n != "0" {
+		taken = " taken " + n
+	}
+	return fmt.Sprintf("%s at %s above %s parked %s%s dead %s", owner, place(s.f.row("c", "at")), place(s.f.row("c", "above")),
+		s.f.text("ZCARD", s.f.addr().RetryKey("c")), taken, s.f.text("XLEN", s.f.addr().DeadKey("c")))
 }
 
 // TestTransitions (B144) calls each script through Go, on every server, a cluster too: what it answers and what it leaves

@@ -8,6 +8,7 @@
 -- KEYS[4] owners   HASH    forgotten when the group is made: nobody may settle what an earlier one was given
 -- KEYS[5] retry    ZSET    kept only when the group goes on: its entries are parked still
 -- KEYS[6] open     HASH    like it
+-- KEYS[7] cursors  HASH    with which it shares its names
 -- ARGV[1] field    of the stream in the scope
 -- ARGV[2] name     of the group
 -- ARGV[3] after    id after which it reads; '$' for what is new
@@ -15,8 +16,8 @@
 -- ARGV[5] lease    ms
 -- ARGV[6] lost     '1': the caller was a member of it, '0': it may never have been
 -- Replies {code, lease ms, start, id after which it reads or ''}: created | exists | resumed (at its floor)
---   | restarted (at 0-0) | removed (the stream, by its verb) | deleted (the group, by its verb; lost = '1' only)
-local log, group, scope, owners, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+--   | restarted (at 0-0) | cursor (there is one of the name) | removed (the stream, by its verb) | deleted (the group, by its verb; lost = '1' only)
+local log, group, scope, owners, retry, open, cursors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local field, name, after, start, lease, lost = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 local call = redis.call
 
@@ -62,6 +63,7 @@ if call('EXISTS', log) == 1 then
     end
   end
 end
+if call('HEXISTS', cursors, name .. ':epoch') == 1 then return {'cursor', '', '', ''} end
 local row = call('HMGET', group, 'lease', 'start', 'floor', 'added', 'deleted', 'paused')
 local had_lease, had_start, floor, had_added, deleted, paused = row[1], row[2], row[3], row[4], row[5], row[6]
 if deleted and lost then return {'deleted', '', '', ''} end

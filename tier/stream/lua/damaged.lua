@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Finds dead letters that are none of put_aside.lua's, for the audit: without what they hold, which may be large.
+-- Finds dead letters that are none of commit.lua's, for the audit: without what they hold, which may be large.
 -- KEYS[1] dead     STREAM  only looked at
 -- ARGV[1] from     id of the first letter to look at, or its '(' form
 -- ARGV[2] page     letters to look at

@@ -2,18 +2,25 @@
 -- Purges a log: entries -> none. Its ids go on above the old ones; the groups stay, hold nothing, and go on with what
 -- comes next. Members are refused until they ask again. Nothing goes when the caller does not know all groups.
 -- KEYS[1] log        STREAM
--- KEYS[2..] parts    HASH, HASH, ZSET, HASH: hash, owners, retry and open of the first group, of the second, ...
--- ARGV[1..] groups   names; those whose keys are among the parts first
--- Replies {'ok' | 'none' when there is no log, entries that went} | {'changed', 0} when there is another group
-local log = KEYS[1]
+-- KEYS[2] cursors    HASH
+-- KEYS[3..] parts    HASH, HASH, ZSET, HASH: hash, owners, retry and open of the first group, of the second, ...
+-- ARGV[1..] groups   names, and those of the cursors; those whose keys are among the parts first
+-- Replies {'ok' | 'none' when there is no log, entries that went} | {'changed', 0} when there is another group or cursor
+local log, cursors = KEYS[1], KEYS[2]
 local call = redis.call
 
 if call('EXISTS', log) == 0 then return {'none', 0} end
 local parts = {}
-for i = 1, #ARGV do parts[ARGV[i]] = 4 * i - 2 end
+for i = 1, #ARGV do parts[ARGV[i]] = 4 * i - 1 end
 local groups = call('XINFO', 'GROUPS', log)
 for _, g in ipairs(groups) do
   if not parts[g[2]] then return {'changed', 0} end
+end
+local owned = {} -- the cursors
+for _, f in ipairs(call('HKEYS', cursors)) do
+  local name = string.match(f, '^(.*):epoch$')
+  if name and not parts[name] then return {'changed', 0} end
+  if name then owned[#owned + 1] = name end
 end
 local top, added, deleted, entries = '0-0', 0, '0-0', 0
 local info = call('XINFO', 'STREAM', log)
@@ -49,5 +56,12 @@ for _, g in ipairs(groups) do
     call('HSET', hash, 'floor', at, 'added', added)
     call('DEL', owners, retry, open)
   end
+end
+for _, name in ipairs(owned) do
+  local epoch, first = call('HGET', cursors, name .. ':epoch'), parts[name]
+  local retry, open = KEYS[first + 2], KEYS[first + 3]
+  call('HSET', cursors, name .. ':owner', '', name .. ':until', '0', name .. ':epoch', string.format('%.0f', epoch + 1), name .. ':commit', '0',
+    name .. ':at', top, name .. ':above', '', name .. ':reach', top, name .. ':crashes', '0', name .. ':added', added, name .. ':passed', added)
+  call('DEL', retry, open)
 end
 return {'ok', entries}

@@ -5,12 +5,13 @@
 -- KEYS[2] retry    ZSET
 -- KEYS[3] open     HASH    '0' of an entry of which all is open; of one that is not parked a row tells nothing
 -- KEYS[4] dead     STREAM
--- ARGV[1] group    name
+-- KEYS[5] cursors  HASH
+-- ARGV[1] group    name, or that of a cursor
 -- ARGV[2..] letters  ids, each once
 -- Replies {'ok', {what became of each letter}} | {'group', {}} when there is no such group: redriven | gone, since there is
---   no such letter | trimmed, its entry was | busy, its entry is pending | ahead, the group is still to be given its
+--   no such letter | trimmed, its entry was | busy, its entry is being handled | ahead, the group is still to be given its
 --   entry | foreign, it is no letter of ours
-local log, retry, open, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log, retry, open, dead, cursors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local group = ARGV[1]
 local call = redis.call
 
@@ -20,6 +21,8 @@ if call('EXISTS', log) == 1 then
     if g[2] == group then last = g[8] end
   end
 end
+local owned = not last and call('HMGET', cursors, group .. ':at', group .. ':above')
+if owned then last = owned[1] end
 if not last then return {'group', {}} end
 for _, cmd in ipairs({{'ZADD', retry, 'LT', '0', 'm'}, {'HSET', open, 'f', ''}, {'XDEL', dead, '0-1'}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then -- a right that is lacking must not show after the first write
@@ -36,8 +39,13 @@ local function look(fields) -- what becomes of a letter: code, entry, index or n
   local ms, seq = parse(id)
   if fields[1] ~= 'entry' or not ms or (index and not string.match(index, '^%d%d?%d?%d?$')) then return 'foreign' end
   if not call('XRANGE', log, id, id)[1] then return 'trimmed' end
-  if ms > last_ms or (ms == last_ms and seq > last_seq) then return 'ahead' end
-  if call('XPENDING', log, group, id, id, 1)[1] then return 'busy' end
+  local through = owned and string.find(' ' .. owned[2] .. ' ', ' ' .. id .. ' ', 1, true)
+  if not through and (ms > last_ms or (ms == last_ms and seq > last_seq)) then return 'ahead' end
+  if owned then
+    if tonumber(call('ZSCORE', retry, id) or 0) >= 4503599627370496 then return 'busy' end -- taken up, see due_owned.lua
+  elseif call('XPENDING', log, group, id, id, 1)[1] then
+    return 'busy'
+  end
   return 'redriven', id, index
 end
 local function lists(row, index)

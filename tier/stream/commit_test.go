@@ -47,8 +47,8 @@ func TestParked(t *testing.T) {
 		f.keyed(f.writer(stream.WriterConfig{Pack: 4}), "a", "b", "c", "d")
 		m, other := f.join(g), f.join(g)
 		leased := f.read(m, 1)[0]
-		aside := tier.Aside{Entry: leased.Entry, Deliveries: 1, Open: []tier.Open{{Index: 1, Attempt: 1}, {Index: 2, Attempt: 0}}}
-		require.NoError(t, m.PutAside(f.ctx, []tier.Aside{aside}))
+		aside := tier.Ending{Entry: leased.Entry, Deliveries: 1, Open: []tier.Open{{Index: 1, Attempt: 1}, {Index: 2, Attempt: 0}}}
+		require.NoError(t, m.Commit(f.ctx, []tier.Ending{aside}))
 		require.Empty(t, f.pending("g"), "a parked entry is not pending")
 
 		again := f.due(other)
@@ -71,7 +71,7 @@ func TestParked(t *testing.T) {
 		require.NoError(t, m.Release(f.ctx, []tier.Returned{back}, 0))
 		again = crash(m)
 		require.Equal(t, []attempt{{"c", 2}}, attempts(again), "a hand-back does not, and b was done")
-		require.NoError(t, m.PutAside(f.ctx, []tier.Aside{{Entry: leased.Entry, Deliveries: again.Deliveries}}))
+		require.NoError(t, m.Commit(f.ctx, []tier.Ending{{Entry: leased.Entry, Deliveries: again.Deliveries}}))
 		require.Empty(t, f.pending("g"))
 		require.Equal(t, "0", f.text("HLEN", f.addr().OpenKey("g")))
 		require.Equal(t, "0", f.text("ZCARD", f.addr().RetryKey("g")))
@@ -84,7 +84,7 @@ func TestDueInTime(t *testing.T) {
 		sc := newScene(setUp(t, s))
 		f := sc.f
 		park := func(l tier.Leased, delay time.Duration) {
-			require.NoError(t, sc.me.PutAside(f.ctx, []tier.Aside{{Entry: l.Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: delay}}}}))
+			require.NoError(t, sc.me.Commit(f.ctx, []tier.Ending{{Entry: l.Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: delay}}}}))
 		}
 		park(sc.mine[0], time.Hour)
 		taken, err := sc.other.Due(f.ctx, 10)
@@ -114,7 +114,7 @@ func TestPartOfAPackIsDue(t *testing.T) {
 		f.keyed(f.writer(stream.WriterConfig{Pack: 3}), "a", "b", "c")
 		m := f.join(f.group("g", stream.Head(), lease))
 		leased := f.read(m, 1)[0]
-		require.NoError(t, m.PutAside(f.ctx, []tier.Aside{{Entry: leased.Entry, Deliveries: 1, Open: []tier.Open{{Index: 0, Attempt: 1, Delay: time.Hour}, {Index: 2, Attempt: 1}}}}))
+		require.NoError(t, m.Commit(f.ctx, []tier.Ending{{Entry: leased.Entry, Deliveries: 1, Open: []tier.Open{{Index: 0, Attempt: 1, Delay: time.Hour}, {Index: 2, Attempt: 1}}}}))
 		again := f.due(m)
 		require.Equal(t, []attempt{{"a", 2}, {"c", 2}}, attempts(again))
 		require.InDelta(t, time.Hour, again.Open[0].Delay, float64(time.Minute))
@@ -127,7 +127,7 @@ func TestTrimmedWhileParked(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		sc := newScene(setUp(t, s))
 		f := sc.f
-		require.NoError(t, sc.me.PutAside(f.ctx, []tier.Aside{{Entry: sc.mine[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		require.NoError(t, sc.me.Commit(f.ctx, []tier.Ending{{Entry: sc.mine[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
 		f.do("XDEL", f.log(), sc.mine[0].Entry.String())
 		taken, err := sc.other.Due(f.ctx, 10)
 		require.NoError(t, err)
@@ -138,25 +138,25 @@ func TestTrimmedWhileParked(t *testing.T) {
 	})
 }
 
-// TestPutAsideTooLate (B16): a call that is repeated after its entry was taken up again, by another or by the same member, has no second effect.
-func TestPutAsideTooLate(t *testing.T) {
+// TestCommitTooLate (B16): a call that is repeated after its entry was taken up again, by another or by the same member, has no second effect.
+func TestCommitTooLate(t *testing.T) {
 	for _, by := range []string{"another", "the same"} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 				sc := newScene(setUp(t, s))
 				f := sc.f
-				list := []tier.Aside{{
+				list := []tier.Ending{{
 					Entry: sc.mine[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}},
 					Dead: []tier.Letter{{Index: -1, Reason: "r", Attempts: 1}},
 				}}
-				require.NoError(t, sc.me.PutAside(f.ctx, list))
+				require.NoError(t, sc.me.Commit(f.ctx, list))
 				next := sc.other
 				if by == "the same" {
 					next = sc.me
 				}
 				l := f.due(next)
-				require.NoError(t, sc.me.PutAside(f.ctx, list), "the repetition of a call whose reply was lost")
+				require.NoError(t, sc.me.Commit(f.ctx, list), "the repetition of a call whose reply was lost")
 				require.Equal(t, "1", f.text("XLEN", f.addr().DeadKey("g")))
 				require.Equal(t, "0", f.text("ZCARD", f.addr().RetryKey("g")))
 				n, err := next.Settle(f.ctx, []codec.EntryID{l.Entry})
@@ -172,7 +172,7 @@ func TestDueLeavesWhatIsPending(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		sc := newScene(setUp(t, s))
 		f := sc.f
-		require.NoError(t, sc.me.PutAside(f.ctx, []tier.Aside{{Entry: sc.mine[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		require.NoError(t, sc.me.Commit(f.ctx, []tier.Ending{{Entry: sc.mine[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
 		f.do("XGROUP", "SETID", f.log(), "g", "0-0")
 		f.read(sc.other, 3)
 		taken, err := sc.me.Due(f.ctx, 10)
@@ -187,7 +187,7 @@ func TestResetForgetsWhatIsParked(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		sc := newScene(setUp(t, s))
 		f := sc.f
-		require.NoError(t, sc.me.PutAside(f.ctx, []tier.Aside{{Entry: sc.mine[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		require.NoError(t, sc.me.Commit(f.ctx, []tier.Ending{{Entry: sc.mine[0].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
 		n, err := sc.g.Reset(f.ctx, stream.Head())
 		require.NoError(t, err)
 		require.Equal(t, 2, n)

@@ -1,0 +1,240 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Commit ends deliveries, at most 4096 messages in all: what is open is parked until the first of it is due, what is given
+// up goes to the group's dead letters, outputs are written, and the entries are acknowledged, in one step. A parked entry
+// is nobody's: it is not pending, and Due takes it up again.
+//
+// Errors: tier.ErrFenced; *tier.OutputError: that output cannot be written, and nothing was done.
+func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	id := m.identify()
+	c := commitment{
+		place: m.group.place, name: m.group.cfg.Name, fence: m.group.place.addr.OwnersKey(m.group.cfg.Name),
+		member: id[1], number: id[2],
+	}
+	_, err := c.run(ctx, entries)
+	return err
+}
+
+// commitment is one call of commit.lua.
+type commitment struct {
+	place          *place // of what is committed
+	name           string // of the group or cursor
+	fence          string // key
+	member, number string
+	commit         string // its number, of a cursor; else empty
+	at, above      string // of a cursor, as is passed
+	passed         string
+
+	node     string   // of the scope, once an output appends
+	keys     []string // of targets
+	index    map[string]int
+	declared []string // two for each target
+	body     []string
+}
+
+// run makes the call; again, once, when a stream that outputs go to is to be declared first. It answers the code.
+func (c *commitment) run(ctx context.Context, entries []tier.Ending) (code string, err error) {
+	for try := 0; ; try++ {
+		call, err := c.call(ctx, entries)
+		if err != nil {
+			return "", err
+		}
+		m, err := c.place.client.Run(ctx, call)
+		if err != nil {
+			return "", err
+		}
+		parts, err := tier.Parts("commit", m, 5)
+		if err != nil {
+			return "", err
+		}
+		code, _ = parts[0].ToString()
+		switch code {
+		case "ok", "dup":
+			return code, nil
+		case "fenced":
+			return code, tier.ErrFenced
+		}
+		entry, _ := parts[2].AsInt64()
+		output, _ := parts[3].AsInt64()
+		reason, _ := parts[4].ToString()
+		if entry < 0 || int(entry) >= len(entries) || output < 0 || int(output) >= len(entries[entry].Outputs) {
+			return code, fmt.Errorf("stream: commit: %.32q is no answer of this version", code)
+		}
+		bad := &tier.OutputError{Entry: entries[entry].Entry, Output: int(output)}
+		target := entries[entry].Outputs[output].Target
+		switch {
+		case code == "undeclared" && try == 0:
+			if err := c.declare(ctx, target); err != nil {
+				return code, err
+			}
+			continue
+		case code == "undeclared":
+			bad.Err = fmt.Errorf("%w (%s)", ErrNoStream, target)
+		case code == "range":
+			bad.Err = ErrIDSpace
+		default:
+			bad.Err = fmt.Errorf("%s: %s", target, reason)
+		}
+		return code, bad
+	}
+}
+
+// declare learns anew what a stream is declared as that outputs go to.
+func (c *commitment) declare(ctx context.Context, address string) error {
+	p, err := c.place.sibling(address)
+	if err != nil {
+		return err
+	}
+	p.declared.Store(nil)
+	_, err = p.known(ctx)
+	if errors.Is(err, ErrNoStream) {
+		_, err = p.declare(ctx, "", "")
+	}
+	return err
+}
+
+func (c *commitment) call(ctx context.Context, entries []tier.Ending) (tier.Call, error) {
+	c.keys, c.index, c.declared, c.body = nil, map[string]int{}, nil, nil
+	messages := 0
+	for i := range entries {
+		e := &entries[i]
+		messages += max(1, len(e.Open)+len(e.Dead))
+		c.add(e.Entry.String(), strconv.Itoa(e.Deliveries), strconv.Itoa(len(e.Open)), strconv.Itoa(len(e.Dead)), strconv.Itoa(len(e.Outputs)))
+		for _, o := range e.Open {
+			c.add(strconv.Itoa(o.Index), strconv.Itoa(o.Attempt), millis(max(0, o.Delay)))
+		}
+		if err := c.letters(ctx, e); err != nil {
+			return tier.Call{}, err
+		}
+		for k := range e.Outputs {
+			if err := c.output(ctx, &e.Outputs[k]); err != nil {
+				if tier.Classify(err) == nil { // else it is of the server, which may be asked again
+					err = &tier.OutputError{Entry: e.Entry, Output: k, Err: err}
+				}
+				return tier.Call{}, err
+			}
+		}
+	}
+	if err := bounded(messages); err != nil {
+		return tier.Call{}, err
+	}
+	a := c.place.addr
+	keys := []string{a.LogKey(), c.fence, a.RetryKey(c.name), a.OpenKey(c.name), a.DeadKey(c.name), tier.ScopeKey(a.Scope)}
+	args := append([]string{c.name, c.member, c.number, c.commit, c.at, c.above, c.passed, c.node}, c.declared...)
+	return tier.Call{Script: commitScript, Keys: append(keys, c.keys...), Args: append(args, c.body...)}, nil
+}
+
+func (c *commitment) add(args ...string) { c.body = append(c.body, args...) }
+
+func (c *commitment) letters(ctx context.Context, e *tier.Ending) error {
+	raw, of, err := c.place.rawMessages(ctx, e)
+	if err != nil {
+		return err
+	}
+	for i, d := range e.Dead {
+		index := ""
+		if d.Index >= 0 {
+			index = strconv.Itoa(d.Index)
+		}
+		c.add(index, strconv.Itoa(of), d.Reason, strconv.Itoa(d.Attempts), raw[i])
+	}
+	return nil
+}
+
+// output adds one output, and its target.
+func (c *commitment) output(ctx context.Context, o *tier.Output) error {
+	key, err := o.Key(c.place.addr.Scope)
+	if err != nil {
+		return err
+	}
+	if o.Kind != tier.OutputAppend {
+		c.add(string(o.Kind), c.target(key, "", ""), o.Member, o.Value)
+		return nil
+	}
+	p, err := c.place.sibling(o.Target)
+	if err != nil {
+		return err
+	}
+	id, err := p.known(ctx)
+	if errors.Is(err, ErrNoStream) {
+		id, err = p.declare(ctx, "", "")
+	}
+	if err != nil {
+		return err
+	}
+	if id.Exclusive {
+		return fmt.Errorf("stream: %s has one writer, which mints its ids: nothing else can append to it", p.addr)
+	}
+	if id.kind == keyed && o.Message.Key == "" {
+		return fmt.Errorf("stream: %s is keyed: its messages need a key", p.addr)
+	}
+	c.node = strconv.Itoa(id.Node)
+	m, err := codec.AppendMessage(nil, &o.Message)
+	if err != nil {
+		return err
+	}
+	index := ""
+	if id.kind == keyed {
+		index = c.target(p.addr.IndexKey(o.Message.Key), "", "")
+	}
+	c.add(string(o.Kind), c.target(key, tier.StreamField(p.addr.Stream), id.text()), stringOf(m), index)
+	return nil
+}
+
+// target is the number of a key among the targets.
+func (c *commitment) target(key, field, declared string) string {
+	n, ok := c.index[key]
+	if !ok {
+		c.keys = append(c.keys, key)
+		c.declared = append(c.declared, field, declared)
+		n = len(c.keys)
+		c.index[key] = n
+	}
+	return strconv.Itoa(n)
+}
+
+// rawMessages are the bytes of the messages of a pack that are given up, as they stand in the log, and how many it has;
+// empty for a whole entry, which the script copies, and for one that was trimmed.
+func (p *place) rawMessages(ctx context.Context, e *tier.Ending) (raw []string, of int, err error) {
+	raw = make([]string, len(e.Dead))
+	var pack string
+	for i, d := range e.Dead {
+		if d.Index < 0 {
+			continue
+		}
+		if pack == "" {
+			key, id := p.addr.LogKey(), e.Entry.String()
+			reply, err := p.client.Do(ctx, key, p.client.B().Xrange().Key(key).Start(id).End(id).Build())
+			if err != nil {
+				return nil, 0, err
+			}
+			entries, err := entriesOf(reply)
+			if err != nil || len(entries) == 0 {
+				return raw, 0, err
+			}
+			pack = codec.PackField(entries[0])
+			if of, err = codec.PackLen([]byte(pack)); err != nil {
+				return nil, 0, fmt.Errorf("stream: dead letter of %s: %w", e.Entry, err)
+			}
+		}
+		message, err := codec.PackedMessage([]byte(pack), d.Index)
+		if err != nil {
+			return nil, 0, fmt.Errorf("stream: dead letter of %s: %w", e.Entry, err)
+		}
+		raw[i] = string(message)
+	}
+	return raw, of, nil
+}

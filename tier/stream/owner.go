@@ -1,0 +1,278 @@
+package stream
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Owner is one member of a cursor: it owns it, or stands by until it can. Its methods are those of Member, for one runtime
+// serves both. What it holds is in its memory, since nobody else has a say while it owns: what it has read past the
+// checkpoint, and what was parked and is taken up. Calls with an effect carry its epoch, and are refused whole with
+// tier.ErrFenced when another has taken over, or when the server went back to before its last commit.
+//
+// Its methods are safe for concurrent use.
+type Owner struct {
+	cursor *Cursor
+	name   string
+	wake   chan struct{} // something was settled
+
+	mu        sync.Mutex
+	lease     time.Duration
+	known     bool      // the cursor is there, as far as is known
+	epoch     string    // empty: it stands by
+	askAt     time.Time // for the ownership again
+	confirmed time.Time // when the ownership was last known to hold, at the earliest
+	commit    uint64    // number of the last one
+	unsure    *committing
+	start     codec.EntryID
+	live      codec.EntryID
+	at        codec.EntryID                 // checkpoint
+	read      codec.EntryID                 // last that was read
+	passed    int64                         // entries that there ever were up to it; below 0: not known
+	ahead     []passage                     // what was read above the checkpoint, in order
+	above     []codec.EntryID               // what was through above the checkpoint when this began, and was not read again yet
+	taken     map[codec.EntryID][]tier.Open // parked entries that are given out again, with what is open of them
+	returned  []giveBack
+	crashes   int // at the checkpoint that this began with
+	reach     codec.EntryID
+}
+
+// standBy is the pause between two asks for the ownership, which may be handed over at any time.
+const standBy = time.Second
+
+// passage is an entry that was read.
+type passage struct {
+	entry   codec.EntryID
+	through bool
+}
+
+// Name of the consumer.
+func (o *Owner) Name() string { return o.name }
+
+// Lease of the cursor.
+func (o *Owner) Lease() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lease
+}
+
+// Owns tells whether it owns the cursor, as far as it knows.
+func (o *Owner) Owns() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.epoch != ""
+}
+
+// Sync asks for the ownership, or whether it still has it, and tells what it holds.
+//
+// Errors: ErrStreamRemoved, ErrCursorDeleted, *NameTakenError, *LeaseDiffersError.
+func (o *Owner) Sync(ctx context.Context) ([]tier.Held, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	asked := time.Now()
+	is, err := o.cursor.acquire(ctx, o.name, o.known)
+	if err != nil {
+		return nil, err
+	}
+	o.cursor.place.declared.Store(nil) // the stream may be declared in another way by now
+	o.known, o.lease = true, is.lease
+	switch {
+	case is.code == "standby":
+		o.forget(is)
+		o.epoch, o.askAt = "", time.Now().Add(min(is.wait, standBy))
+	case is.code == "owned" && is.epoch == o.epoch && o.agrees(is.commit):
+		o.confirmed = asked
+	default:
+		o.forget(is)
+		o.epoch, o.commit, o.confirmed = is.epoch, is.commit, asked
+	}
+	return o.held(), nil
+}
+
+// agrees tells whether the server knows of the last commit, after which this goes on. One of unknown outcome is cleared up.
+func (o *Owner) agrees(commit uint64) bool {
+	if o.unsure != nil && commit == o.unsure.number {
+		o.absorb(o.unsure)
+	}
+	return commit == o.commit
+}
+
+// forget begins where the server says that it is: what was in flight is read again.
+func (o *Owner) forget(is ownership) {
+	o.unsure, o.ahead, o.returned, o.taken = nil, nil, nil, map[codec.EntryID][]tier.Open{}
+	o.at, o.read, o.above, o.start, o.live = is.at, is.at, is.above, is.start, is.live
+	o.crashes, o.reach, o.passed = is.crashes, is.reach, -1
+	if n, err := strconv.ParseInt(is.passed, 10, 64); err == nil {
+		o.passed = n
+	}
+}
+
+// held is what was given out and is not settled.
+func (o *Owner) held() (held []tier.Held) {
+	for _, p := range o.ahead {
+		if !p.through {
+			held = append(held, tier.Held{Entry: p.entry, Deliveries: 1})
+		}
+	}
+	for e := range o.taken {
+		held = append(held, tier.Held{Entry: e, Deliveries: 1})
+	}
+	return held
+}
+
+// Read returns up to n entries after the last that it has read, waiting for the first up to wait. Standing by, it waits
+// for the ownership instead.
+func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	if owns, err := o.stand(ctx, wait); !owns || err != nil {
+		return nil, err
+	}
+	from, epoch, suspects := o.readFrom()
+	if suspects { // one at a time, when nothing else is in flight
+		if n = 1; !o.quiet(ctx, wait) {
+			return nil, nil
+		}
+	}
+	var f fetch
+	if err := o.fetch(ctx, &f, from, n, min(wait, maxBlock)); err != nil || len(f.entries) == 0 {
+		return nil, err
+	}
+	return o.give(ctx, epoch, &f)
+}
+
+// stand waits for the ownership; true when it is there. One that was not confirmed for a lease may be another's by now.
+func (o *Owner) stand(ctx context.Context, wait time.Duration) (owns bool, err error) {
+	o.mu.Lock()
+	owns, at := o.epoch != "", o.askAt
+	stale := owns && time.Since(o.confirmed) > o.lease
+	o.mu.Unlock()
+	switch {
+	case stale:
+		return false, tier.ErrFenced
+	case owns:
+		return true, nil
+	}
+	if !tier.Pause(ctx, min(wait, time.Until(at))) || time.Now().Before(at) {
+		return false, nil
+	}
+	if _, err = o.Sync(ctx); err == nil && o.Owns() {
+		err = tier.ErrFenced // whoever reads has to look first what it holds, and what is parked
+	}
+	return false, err
+}
+
+func (o *Owner) readFrom() (from codec.EntryID, epoch string, suspects bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.read, o.epoch, o.crashes >= 2 && o.read.Compare(o.reach) < 0
+}
+
+// quiet waits until nothing is in flight.
+func (o *Owner) quiet(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		o.mu.Lock()
+		idle := len(o.held()) == 0
+		o.mu.Unlock()
+		if idle {
+			return true
+		}
+		select {
+		case <-o.wake:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (o *Owner) fetch(ctx context.Context, f *fetch, from codec.EntryID, n int, wait time.Duration) error {
+	p := o.cursor.place
+	key := p.addr.LogKey()
+	read := p.client.B().Xread().Count(int64(n))
+	var m rueidis.RedisMessage
+	var err error
+	if wait >= time.Millisecond {
+		m, err = p.client.Wait(ctx, key, wait, read.Block(wait.Milliseconds()).Streams().Key(key).Id(from.String()).Build())
+	} else {
+		m, err = p.client.Do(ctx, key, read.Streams().Key(key).Id(from.String()).Build())
+	}
+	if rueidis.IsRedisNil(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.readReply(m)
+}
+
+// give notes what was read, and leaves out what was through before.
+func (o *Owner) give(ctx context.Context, epoch string, f *fetch) ([]tier.Leased, error) {
+	o.mu.Lock()
+	start, first := o.start, o.at == o.read
+	o.mu.Unlock()
+	if err := o.cursor.place.decode(ctx, f, nil, start, nil); err != nil {
+		return nil, err
+	}
+	leased := f.leased
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.epoch != epoch || time.Since(o.confirmed) > o.lease {
+		return nil, tier.ErrFenced // what was read is another's to handle
+	}
+	kept := leased[:0]
+	for i := range leased {
+		l := &leased[i]
+		o.read = l.Entry
+		if o.wasThrough(l.Entry) {
+			o.ahead = append(o.ahead, passage{entry: l.Entry, through: true})
+			continue
+		}
+		if first {
+			l.Deliveries, first = 1+o.crashes, false
+		}
+		l.Replay = l.Entry.Compare(o.live) <= 0
+		o.ahead = append(o.ahead, passage{entry: l.Entry})
+		kept = append(kept, *l)
+	}
+	return kept, nil
+}
+
+// leased decodes entries.
+func (o *Owner) leased(ctx context.Context, entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
+	o.mu.Lock()
+	start := o.start
+	o.mu.Unlock()
+	f := fetch{page: page{entries: entries}}
+	if err := o.cursor.place.decode(ctx, &f, deliveries, start, nil); err != nil {
+		return nil, err
+	}
+	return f.leased, nil
+}
+
+func (o *Owner) leasing(ctx context.Context) leasing {
+	return func(entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
+		return o.leased(ctx, entries, deliveries)
+	}
+}
+
+// wasThrough tells whether an entry, read in order, was through when this began.
+func (o *Owner) wasThrough(e codec.EntryID) bool {
+	n, found := slices.BinarySearchFunc(o.above, e, codec.EntryID.Compare)
+	if o.above = o.above[n:]; found {
+		o.above = o.above[1:]
+	}
+	return found
+}

@@ -1,0 +1,147 @@
+package stream
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// giveBack is an entry that was handed back, and is this owner's to give out again.
+type giveBack struct {
+	tier.Returned
+	due time.Time
+}
+
+// Release hands entries back: they are given out again after delay, by TakeOver, or by the next owner.
+func (o *Owner) Release(_ context.Context, held []tier.Returned, delay time.Duration) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.epoch == "" {
+		return tier.ErrFenced
+	}
+	due := time.Now().Add(delay)
+	for _, h := range held {
+		if !o.holds(h.Entry) {
+			continue
+		}
+		if open := o.taken[h.Entry]; len(h.Open) == 0 {
+			for _, one := range open { // as it was, one delivery later
+				one.Attempt++
+				h.Open = append(h.Open, one)
+			}
+		}
+		o.returned = append(o.returned, giveBack{Returned: h, due: due})
+	}
+	return nil
+}
+
+// TakeOver gives out what was handed back, and tells when the first parked entry is due.
+func (o *Owner) TakeOver(ctx context.Context, n, _ int) (tier.Taken, error) {
+	taken, err := o.due(ctx, 0)
+	taken.Done = true
+	if err != nil || n <= 0 {
+		return taken, err
+	}
+	o.mu.Lock()
+	now := time.Now()
+	var back, later []giveBack
+	for _, g := range o.returned {
+		if !o.holds(g.Entry) {
+			continue // a commit of it had its effect after all
+		}
+		if len(back) < n && !g.due.After(now) {
+			back = append(back, g)
+		} else {
+			later = append(later, g)
+		}
+	}
+	o.mu.Unlock()
+	if len(back) == 0 {
+		return taken, nil
+	}
+	if taken.Leased, taken.Lost, err = o.again(ctx, back); err != nil {
+		return taken, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.returned = later
+	for _, e := range taken.Lost { // nobody will settle it
+		if i, found := o.find(e); found {
+			o.ahead[i].through = true
+		}
+	}
+	return taken, nil
+}
+
+// again reads entries that were handed back.
+func (o *Owner) again(ctx context.Context, back []giveBack) (leased []tier.Leased, lost []codec.EntryID, err error) {
+	p := o.cursor.place
+	key := p.addr.LogKey()
+	for _, g := range back {
+		id := g.Entry.String()
+		m, err := p.client.Do(ctx, key, p.client.B().Xrange().Key(key).Start(id).End(id).Build())
+		if err != nil {
+			return nil, nil, err
+		}
+		entries, err := entriesOf(m)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(entries) == 0 {
+			lost = append(lost, g.Entry)
+			continue
+		}
+		one, err := o.leased(ctx, entries, map[codec.EntryID]int{g.Entry: g.Deliveries + 1})
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(g.Open) > 0 {
+			narrow(&one[0], g.Open)
+		}
+		leased = append(leased, one...)
+	}
+	return leased, lost, nil
+}
+
+// Due takes up to n parked entries up again that are due.
+func (o *Owner) Due(ctx context.Context, n int) (tier.Taken, error) {
+	if n <= 0 {
+		return tier.Taken{Next: -1}, nil
+	}
+	return o.due(ctx, min(n, maxBatch))
+}
+
+func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
+	o.mu.Lock()
+	epoch := o.epoch
+	o.mu.Unlock()
+	none := tier.Taken{Next: -1}
+	if epoch == "" {
+		return none, nil
+	}
+	p, name := o.cursor.place, o.cursor.cfg.Name
+	m, err := p.client.Run(ctx, tier.Call{
+		Script: dueOwnedScript,
+		Keys:   []string{p.addr.LogKey(), p.addr.CursorsKey(), p.addr.RetryKey(name), p.addr.OpenKey(name)},
+		Args:   []string{name, o.name, epoch, strconv.Itoa(n)},
+	})
+	if err != nil {
+		return none, err
+	}
+	taken, err := readDue(m, o.leasing(ctx))
+	if err != nil {
+		return none, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.epoch != epoch {
+		return none, tier.ErrFenced
+	}
+	for i := range taken.Leased {
+		o.taken[taken.Leased[i].Entry] = taken.Leased[i].Open
+	}
+	return taken, nil
+}

@@ -3,8 +3,10 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,23 +34,27 @@ func TestAKilledProcessIsRetiredWithoutALoss(t *testing.T) {
 			require.NoError(t, g.Pause(t.Context())) // so that nobody takes anything over yet
 			other, err := g.Join(t.Context(), "other")
 			require.NoError(t, err)
-			retire := func() {
+			beat := func(at time.Time) {
 				for name := range held {
 					key := s.addr.OwnersKey(groupName)
-					_, err := s.client.Do(t.Context(), key, s.client.B().Hset().Key(key).FieldValue().FieldValue(name+":beat", "1").Build())
+					text := strconv.FormatInt(at.UnixMilli(), 10)
+					_, err := s.client.Do(t.Context(), key, s.client.B().Hset().Key(key).FieldValue().FieldValue(name+":beat", text).Build())
 					require.NoError(t, err)
 				}
-				require.NoError(t, other.Retire(t.Context()))
 			}
-			retire()
+			longAgo := time.UnixMilli(1)
+			beat(longAgo)
+			require.NoError(t, other.Retire(t.Context()))
 			require.Equal(t, held, s.holders(), "it holds what it held")
+			beat(time.Now().Add(time.Hour)) // those who take it over are not to retire it before they are looked at
 			require.NoError(t, g.Resume(t.Context()))
 			s.run(s.source(), tallied(all), consumer.Config{})
 			all.reach(t, n, patience)
 			s.settled(patience)
 			for name := range held {
 				require.Contains(t, s.owners(), name)
-				retire()
+				beat(longAgo)
+				require.NoError(t, other.Retire(t.Context()))
 				tiertest.Eventually(t, patience, func() (bool, string) { return !s.owners()[name], fmt.Sprint(s.owners()) })
 			}
 		})

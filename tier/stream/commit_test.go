@@ -159,9 +159,10 @@ func TestCommitTooLate(t *testing.T) {
 				require.NoError(t, sc.me.Commit(f.ctx, list), "the repetition of a call whose reply was lost")
 				require.Equal(t, "1", f.text("XLEN", f.addr().DeadKey("g")))
 				require.Equal(t, "0", f.text("ZCARD", f.addr().RetryKey("g")))
-				n, err := next.Settle(f.ctx, []codec.EntryID{l.Entry})
-				require.NoError(t, err)
-				require.Equal(t, 1, n)
+				require.Equal(t, l.Entry, f.pending("g")[0].entry)
+				require.NoError(t, next.Commit(f.ctx, []tier.Ending{{Entry: l.Entry, Deliveries: l.Deliveries}})) // as all that was parked ends
+				require.Equal(t, "0", f.text("HLEN", f.addr().OpenKey("g")))
+				require.Len(t, f.pending("g"), 1, "the one that nobody has settled")
 			})
 		})
 	}

@@ -139,6 +139,7 @@ func TestDeadLettersOfOthers(t *testing.T) {
 	require.Equal(t, stream.RedriveResult{Foreign: letterIDs(letters)}, f.redrive(letters...))
 	require.Len(t, f.dead(), len(odd))
 	require.Empty(t, f.parked())
+	f.do("DEL", f.addr().DeadKey("g")) // the audit at the end would find them
 }
 
 // entries are those of the log.

@@ -10,7 +10,8 @@ import (
 // guardedFrom is from how many entries on a settle takes two round trips without a script rather than one with it.
 const guardedFrom = 64
 
-// Settle settles entries, at most 4096, and returns how many of them were pending.
+// Settle settles entries, at most 4096, and returns how many of them were pending. One of which the server has a row,
+// which Leased.Open tells, is ended by Commit, which removes that.
 func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (acked int, err error) {
 	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
 		return 0, err

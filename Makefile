@@ -33,6 +33,7 @@ ci: ## what CI runs: lint, tidy, test, fuzz, demo
 soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=n repeats an order
 	scripts/setup test
 	SOAK=$(SOAK) $(GO) test -race -count=1 -timeout 0 -v -run TestSoak ./consumer/soak
+	PIPELINE_CHANGES=1000 $(GO) test -race -count=1 -timeout 0 -v -run TestPartitionedOwnership ./consumer
 
 lint: ## gofumpt, go vet, staticcheck
 	@unformatted="$$($(GO) tool gofumpt -l .)" || exit 1; \

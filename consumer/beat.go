@@ -22,7 +22,7 @@ func (r *run) beatLoop() {
 	every := r.lease / beatsPerLease
 	retireEach := max(1, int(retireEvery/every))
 	for n := 1; tier.Pause(r.calls, every); n++ {
-		if !r.beat(n%idleBeatEvery == 0) {
+		if !r.beat(r.exclusive || n%idleBeatEvery == 0) { // an idle owner that is silent for a lease would lose its cursor
 			return
 		}
 		if n%retireEach == min(retireAtFirstAt, retireEach-1) {

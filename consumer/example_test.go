@@ -85,3 +85,50 @@ func exampleServer(ctx context.Context) (client *tier.Client, end func()) {
 		_ = os.RemoveAll(dir)
 	}
 }
+
+// A stream with partitions: each message goes to the one of its key, and each partition has one owner, who handles the messages
+// of a key in order. More processes that run this share the partitions out among themselves.
+func ExamplePartitioned() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, end := exampleServer(ctx)
+	defer end()
+
+	if err := stream.Partition(ctx, client, "shop", 4); err != nil {
+		log.Fatal(err)
+	}
+	w, err := stream.NewPartitionedWriter(client, stream.WriterConfig{Address: "shop/orders", Brand: "ORD"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, kind := range []string{"placed", "paid", "shipped"} {
+		if _, err := w.Append(ctx, codec.Message{Type: kind, Key: "ann"}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("ann's orders are in partition", codec.Partition("ann", 4))
+
+	cursor, err := stream.NewPartitionedCursor(client, stream.CursorConfig{Address: "shop/orders", Name: "mailer", Start: stream.Head()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler := func(_ context.Context, d *consumer.Delivery) error {
+		fmt.Println(d.Key, d.Type)
+		if d.Type == "shipped" {
+			cancel() // normally Run goes on until the process ends
+		}
+		return nil
+	}
+	p, err := consumer.NewPartitioned(cursor, handler, consumer.Config{Concurrency: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := p.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// ann's orders are in partition 3
+	// ann placed
+	// ann paid
+	// ann shipped
+}

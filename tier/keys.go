@@ -70,6 +70,9 @@ func (a Address) CursorsKey() string { return a.LogKey() + ":cursors" }
 // StateKey holds what outputs wrote under the name: a hash, a sorted set or a set.
 func StateKey(scope, name string) string { return "emq:{" + scope + "}:state:" + name }
 
+// MembersKey is the sorted set of who takes part in owning partitions by cursors of a name, in partition 0: their beats.
+func (a Address) MembersKey(cursor string) string { return a.LogKey() + ":members:" + cursor }
+
 // Slot is the cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384. Source: the
 // cluster specification of Valkey and Redis.
 func Slot(key string) int {

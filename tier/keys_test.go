@@ -30,6 +30,7 @@ func addressKeys(a tier.Address) map[string]string {
 		"RetryKey":    a.RetryKey("g"),
 		"OpenKey":     a.OpenKey("g"),
 		"DeadKey":     a.DeadKey("g"),
+		"MembersKey":  a.MembersKey("g"),
 		"CursorsKey":  a.CursorsKey(),
 		"StateKey":    tier.StateKey(a.Scope, "total"),
 		"DoneKey":     a.DoneKey("g", "k"),
@@ -130,6 +131,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	want["OpenKey"] = want["LogKey"] + ":g:<group>:open"
 	want["CursorsKey"] = want["LogKey"] + ":cursors"
 	want["DeadKey"] = want["LogKey"] + ":dead:<group>"
+	want["MembersKey"] = want["LogKey"] + ":members:<group>"
 	require.Equal(t, want, documented)
 	require.ElementsMatch(t, builders(t), keysOf(documented))
 	built := addressKeys(tier.Address{Scope: "s", Stream: "<n>"})

@@ -130,6 +130,7 @@ func (p *partitions) drain(ctx context.Context, span int, waiting func([]Undrain
 
 // undrained lists what is left, and counts what was ever appended.
 func (p *partitions) undrained(ctx context.Context, span int) (left []Undrained, added int64, err error) {
+	all := cursorsLeft{map[string]map[string]bool{}, nil, map[tier.Address]map[string]bool{}}
 	for k := range span {
 		for info, err := range Streams(ctx, p.client, tier.PartitionScope(p.scope, k)) {
 			if err != nil {
@@ -148,7 +149,12 @@ func (p *partitions) undrained(ctx context.Context, span int) (left []Undrained,
 					left = append(left, Undrained{info.Address, g.Name, g.Lag, g.Pending, g.Parked})
 				}
 			}
+			cursors, err := all.add(ctx, p.client, &info)
+			if err != nil {
+				return nil, 0, err
+			}
+			left = append(left, cursors...)
 		}
 	}
-	return left, added, nil
+	return append(left, all.missing()...), added, nil
 }

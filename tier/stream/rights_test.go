@@ -395,6 +395,45 @@ func TestRightsOfPartitions(t *testing.T) {
 	}
 }
 
+// TestRightsOfPartitionOwners: with what the document adds for them, an owner takes part and owns.
+func TestRightsOfPartitionOwners(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := tiertest.Private(t, kind)
+			f := setUp(t, s)
+			f.partition(2)
+			_, err := f.partitioned(stream.WriterConfig{}).Declare(f.ctx)
+			require.NoError(t, err)
+			own := func(more []string) error {
+				user := tiertest.NewUser(t, []*tiertest.Server{s}, append(rules(t, "owner", f.addr().Scope), more...)...)
+				c, err := stream.NewPartitionedCursor(tiertest.Dial(t, addressed(user.At(s))), stream.CursorConfig{Address: f.address, Name: "mailer", Start: stream.Head()})
+				require.NoError(t, err)
+				if _, _, err := c.Attend(f.ctx, "m"); err != nil {
+					return err
+				}
+				for k := range 2 {
+					one, err := c.Partition(k)
+					require.NoError(t, err)
+					owner, err := one.Join(f.ctx, "m")
+					if err != nil {
+						return err
+					}
+					if err := owner.Leave(f.ctx); err != nil {
+						return err
+					}
+				}
+				return c.Leave(f.ctx, "m")
+			}
+			all := rules(t, "partition-owner", f.addr().Scope)
+			require.NoError(t, own(all))
+			for i := range all {
+				require.ErrorIs(t, own(slices.Delete(slices.Clone(all), i, i+1)), tier.ErrPermission, "%s is not needed", all[i])
+			}
+		})
+	}
+}
+
 // TestRightsOnAClusterOrBySentinels: with what the document adds for them, the roles do their work there.
 func TestRightsOnAClusterOrBySentinels(t *testing.T) {
 	for _, kind := range []tiertest.Kind{tiertest.ValkeyCluster, tiertest.RedisCluster} {

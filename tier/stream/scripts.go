@@ -14,6 +14,7 @@ var (
 	declareScript      = load("declare")
 	partitionsScript   = load("partition_scope")
 	partitionScript    = load("partition")
+	attendScript       = load("attend")
 	appendScript       = load("append")
 	packScript         = load("pack")
 	exclusiveScript    = load("append_exclusive")

@@ -124,6 +124,20 @@ var transitions = map[string]transition{
 			return strings.TrimPrefix(f.mark(scope), "|"+of) + " " + f.text("HGET", tier.ScopeKey(scope), "stream:orders")
 		}
 	}, before: " 1 2 ORD partition 1/2", after: " 1 2>4 ORD partition 1/2>4", answer: "ok "},
+	"attend": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		f.partition(2)
+		cursor, err := stream.NewPartitionedCursor(f.client, stream.CursorConfig{Address: f.address, Name: "g", Start: stream.Head()})
+		require.NoError(f.t, err)
+		members := f.in(0).addr().MembersKey("g")
+		now := f.now().UnixMilli()
+		f.do("ZADD", members, strconv.FormatInt(now-time.Hour.Milliseconds(), 10), "silent", strconv.FormatInt(now-1000, 10), "other")
+		return func() (string, error) {
+				there, n, err := cursor.Attend(f.ctx, "me")
+				return fmt.Sprint(there, n), err
+			}, func() string {
+				return f.text("ZCARD", members) + f.text("ZSCORE", members, "silent")[:min(1, len(f.text("ZSCORE", members, "silent")))]
+			}
+	}, before: "21", after: "2", answer: "[me other] 2"},
 	"append": appending(1),
 	"pack":   appending(2),
 	"append_if": {prepare: func(f *fixture) (func() (string, error), func() string) {

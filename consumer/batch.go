@@ -71,17 +71,17 @@ func (r *run) handleBatch(b *batch) {
 			}
 		}
 		took := time.Since(start)
-		for i, w := range b.turns {
-			err := failed
-			if err == nil && verdicts != nil {
-				err = verdicts[i]
+		verdict := func(i int) error {
+			if failed == nil && verdicts != nil {
+				return verdicts[i]
 			}
+			return failed
+		}
+		for _, w := range b.turns {
 			w.m.ctx.end(context.Canceled)
-			o := r.desk.finish(w.f, w.m, err)
-			r.metrics.handled(o, took)
-			if o != outcomeOK {
-				r.unsuccessful(w.m, o, err)
-			}
+		}
+		for i, o := range r.desk.finishBatch(b.turns, verdict) {
+			r.handled(b.turns[i].m, o, verdict(i), took)
 		}
 	}()
 	first := b.turns[0].m

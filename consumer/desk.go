@@ -170,14 +170,39 @@ func (d *desk) fill(batch []turn, size int, wait time.Duration) []turn {
 
 // finish takes a message back.
 func (d *desk) finish(f *flight, m *message, err error) outcome {
+	o, _, _ := d.turn(f, m, err, false)
+	return o
+}
+
+// turn takes a message back and, if more is wanted, gives the next one out, unless there is none just now.
+func (d *desk) turn(f *flight, m *message, err error, more bool) (o outcome, next *flight, nextMessage *message) {
 	d.mu.Lock()
 	o, through := d.t.finish(f, m, err)
+	if more {
+		next, nextMessage = d.t.begin()
+	}
 	d.wakeLanes(1) // its worker begins the next one
 	d.mu.Unlock()
 	if through {
 		signal(d.through)
 	}
-	return o
+	return o, next, nextMessage
+}
+
+// finishBatch takes messages back, each with its error, and tells how each counts.
+func (d *desk) finishBatch(batch []turn, errs func(i int) error) []outcome {
+	outcomes, through := make([]outcome, len(batch)), false
+	d.mu.Lock()
+	for i, w := range batch {
+		o, ended := d.t.finish(w.f, w.m, errs(i))
+		outcomes[i], through = o, through || ended
+	}
+	d.wakeLanes(1)
+	d.mu.Unlock()
+	if through {
+		signal(d.through)
+	}
+	return outcomes
 }
 
 // collect moves what is through into by and reports whether there was any.

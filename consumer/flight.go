@@ -21,6 +21,7 @@ type flight struct {
 	suspect    bool // it may be what ended the consumers that had it before
 	unsure     bool // a settle of it may have happened
 	gone       bool // no longer pending on the server: nothing is to be done about it
+	here       bool // among the flights of the tracker
 	dropped    bool // another's now: whatever becomes of it here has no effect
 }
 

@@ -89,12 +89,15 @@ func (t *tracker) take(leased []tier.Leased) (fresh int) {
 // takeNew adds what was read. A group gives each entry out once, so one that is in flight already shows that the group
 // was moved back, and that its old delivery is void: it ends, and the contexts to end are returned.
 func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*handling) {
+	shared := newBlock(leased)
 	for i := range leased {
-		if f := t.flights[leased[i].Entry]; f != nil {
+		l := &leased[i]
+		if f := t.flights[l.Entry]; f != nil {
 			running = append(running, t.drop(f)...)
 		}
+		fresh += t.add(shared.flight(l), l)
 	}
-	return t.take(leased), running
+	return fresh, running
 }
 
 func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
@@ -127,7 +130,7 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 			f.left++
 		}
 	}
-	t.flights[f.entry] = f
+	t.flights[f.entry], f.here = f, true
 	t.messages += len(f.messages)
 	t.bytes += f.weight
 	if f.suspect = l.Deliveries > maxUnsuspected; f.suspect {
@@ -230,9 +233,10 @@ func (t *tracker) remove(f *flight) {
 
 // forget is remove of a flight that comes again: what waits for it goes on waiting.
 func (t *tracker) forget(f *flight) bool {
-	if t.flights[f.entry] != f {
+	if !f.here {
 		return false
 	}
+	f.here = false
 	delete(t.flights, f.entry)
 	t.messages -= len(f.messages)
 	t.bytes -= f.weight

@@ -105,3 +105,63 @@ func TestOutputsExactlyOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestCompetitorsKeepOrder (B93): of consumers that compete for one cursor, whose handlers take as long as they like and
+// which come and go, each key's messages are handled in order, and one at a time.
+func TestCompetitorsKeepOrder(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		const keys, each = 20, 30
+		s := newStage(t, server)
+		w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: s.addr.String()})
+		require.NoError(t, err)
+		var batch []codec.Message
+		for i := range keys * each {
+			batch = append(batch, codec.Message{Key: strconv.Itoa(i % keys), Data: []byte(strconv.Itoa(i / keys))})
+		}
+		_, err = w.AppendBatch(t.Context(), batch)
+		require.NoError(t, err)
+
+		var mu sync.Mutex
+		handled, busy, failed := map[string]int{}, map[string]bool{}, map[string]bool{}
+		handler := func(_ context.Context, d *consumer.Delivery) error {
+			n, err := strconv.Atoi(string(d.Data))
+			require.NoError(t, err)
+			mu.Lock()
+			if busy[d.Key] || n > handled[d.Key] {
+				t.Errorf("message %d of key %s begins after %d, others at work: %t", n, d.Key, handled[d.Key], busy[d.Key])
+			}
+			busy[d.Key] = true
+			mu.Unlock()
+			<-time.After(time.Duration(rand.IntN(3000)) * time.Microsecond)
+			mu.Lock()
+			defer mu.Unlock()
+			busy[d.Key] = false
+			if text := d.Key + "/" + string(d.Data); n%10 == 3 && !failed[text] {
+				failed[text] = true
+				return consumer.RetryAfter(errMailbox, time.Millisecond)
+			}
+			handled[d.Key] = max(handled[d.Key], n+1)
+			return nil
+		}
+		done := func() (n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, next := range handled {
+				n += next
+			}
+			return n
+		}
+		var running []*running
+		for range 3 {
+			running = append(running, s.run(consumer.Exclusive(s.cursor()), handler, consumer.Config{Order: consumer.ByKey}))
+		}
+		for i := 0; done() < keys*each; i++ {
+			require.Less(t, i, 200)
+			<-time.After(50 * time.Millisecond)
+			running[i%3].stop()
+			require.NoError(t, running[i%3].wait(patience))
+			running[i%3] = s.run(consumer.Exclusive(s.cursor()), handler, consumer.Config{Order: consumer.ByKey})
+		}
+	})
+}

@@ -83,6 +83,10 @@ func (o *Owner) Sync(ctx context.Context) ([]tier.Held, error) {
 		return nil, err
 	}
 	o.cursor.place.declared.Store(nil) // the stream may be declared in another way by now
+	if is.code == "restarted" {
+		o.cursor.place.client.Logger().Warn("the server had lost the stream, or the cursor; it begins with what was written since",
+			"stream", o.cursor.place.addr.String(), "cursor", o.cursor.cfg.Name, "was", o.at.String())
+	}
 	o.known, o.lease = true, is.lease
 	switch {
 	case is.code == "standby":

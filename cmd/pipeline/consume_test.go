@@ -202,7 +202,7 @@ func TestExecFails(t *testing.T) {
 	require.Regexp(t, `pipeline: warning: the command failed, the message comes again \(entry \d+-\d+, attempt 1\): NUM\w{11}: \S*/sh: exit status 7\n`, r.errOut)
 	require.Contains(t, p.ok("groups", addr).out, `"lag":0,"lag_exact":true,"pending":0,`)
 
-	r = p.run("consume", addr, "--group", "h", "--wait", "50ms", "--exec", "false")
+	r = p.run("consume", addr, "--group", "h", "--wait", "1s", "--exec", "false")
 	require.Equal(t, 1, r.code)
 	require.Regexp(t, `pipeline: [123] messages? failed and will come again, to any consumer of the group: 'pipeline groups \S+' shows what is parked\n$`, r.errOut)
 	h := object(t, result{out: p.ok("groups", addr).lines()[1]})

@@ -30,10 +30,10 @@ one that died counts until another has taken over what it held. DEAD is how many
 dead letters there are, messages that were given up ('pipeline dead' shows them).
 
 NEXT DUE is when the first parked entry is tried again, OLDEST PARKED and OLDEST
-DEAD how old the oldest of each is (of more than 200 parked ones, of those that are
-due first and last). LEASE is how long a consumer may be silent before the others
+DEAD how old the oldest of each is (of more than 200 parked ones, of those due
+first and last). LEASE is how long a consumer may be silent before the others
 take over what it holds. START is where the group was made to begin, FLOOR up to
-where everything is settled. Narrow terminals leave these out, the last ones first.
+where everything is settled. Narrow terminals leave these out, the last first.
 
 With --consumers, the consumers follow: members are those of this program and its
 library, which beat; raw are all others, by when the server last heard them. A

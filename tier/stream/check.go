@@ -22,9 +22,8 @@ type Finding struct {
 func (f *Finding) Error() string { return f.Key + ": " + f.Broken }
 
 // Check audits a scope: that its number, its brands and its partitions say the same wherever they stand, that keys hold their
-// types, that indexes of keyed streams have each version once, and that groups and their members are recorded. The error joins a
-// *Finding for each broken invariant, or is that of the
-// server. Nothing is changed. One hash at a time is in memory, about 300 bytes for each field.
+// types, that indexes of keyed streams have each version once, that groups and their members are recorded, and that cursors
+// stand where they can. The error joins a *Finding for each broken invariant, or is that of the server. Nothing is changed. One hash at a time is in memory, about 300 bytes for each field.
 func Check(ctx context.Context, client *tier.Client, scope string) error {
 	if err := tier.CheckName("scope", scope); err != nil {
 		return err
@@ -160,6 +159,9 @@ func (c *check) streams(ctx context.Context) error {
 				if err := c.indexes(ctx, tier.Address{Scope: c.scope, Stream: name}); err != nil {
 					return err
 				}
+			}
+			if err := c.cursors(ctx, tier.Address{Scope: c.scope, Stream: name}, there[i]); err != nil {
+				return err
 			}
 			if !there[i] {
 				continue

@@ -8,10 +8,11 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// aside is a group of which the audit looks at what is parked, open and dead.
+// aside is a group, or a cursor, of which the audit looks at what is parked, open and dead.
 type aside struct {
-	addr  tier.Address
-	group string
+	addr   tier.Address
+	group  string // name
+	cursor bool
 }
 
 func (a aside) retry() string { return a.addr.RetryKey(a.group) }
@@ -22,13 +23,13 @@ type stand struct {
 	entry   string
 	parked  bool
 	row     string // of open; empty: none
-	pending bool
-	exists  bool // in the log
+	pending bool   // or, of a cursor, still to be read
+	exists  bool   // in the log
 }
 
 // fault is what is wrong with where an entry stands, and in which of the two keys; empty: nothing. An entry that was
 // trimmed is none: what is parked of it is counted as lost once it is due, and its row does no harm.
-func (s stand) fault() (inRetry bool, what string) {
+func (s stand) fault(cursor bool) (inRetry bool, what string) {
 	_, err := codec.ParseEntryID(s.entry)
 	_, whole := strconv.ParseUint(s.row, 10, 64) // a row without messages: all of the entry is open
 	readable := whole == nil || len(openOf(s.row, 0, 0)) > 0
@@ -39,8 +40,12 @@ func (s stand) fault() (inRetry bool, what string) {
 		return true, "is parked, and nothing says what is open of it"
 	case s.row != "" && !readable:
 		return false, "has a row that says of nothing that it is open"
+	case s.parked && s.pending && cursor:
+		return true, "is parked, and still to be read as well: it stands above the checkpoint, and not among what is through above it"
 	case s.parked && s.pending:
 		return true, "is parked, and pending as well: the group went back since it was parked, or another program claimed it; it is handled for either"
+	case s.row != "" && !s.parked && s.exists && cursor:
+		return false, "has a row and is not parked: another program took it out of what is"
 	case s.row != "" && !s.parked && !s.pending && s.exists:
 		return false, "has a row and is neither parked nor pending: another program acknowledged it, or took it out of what is parked"
 	}
@@ -84,7 +89,7 @@ func (c *check) open(ctx context.Context, a aside) error {
 // listed.
 func (c *check) place(ctx context.Context, a aside, entries []string, concerns func(stand) bool) error {
 	m, err := c.client.Run(ctx, tier.Call{
-		Script: whereaboutsScript, Keys: []string{a.addr.LogKey(), a.retry(), a.open()}, Args: append([]string{a.group}, entries...),
+		Script: whereaboutsScript, Keys: []string{a.addr.LogKey(), a.retry(), a.open(), a.addr.CursorsKey()}, Args: append([]string{a.group}, entries...),
 	})
 	if err != nil {
 		return err
@@ -101,7 +106,7 @@ func (c *check) place(ctx context.Context, a aside, entries []string, concerns f
 		if s.row, err = parts[4*i+1].ToString(); err != nil {
 			return err
 		}
-		if inRetry, what := s.fault(); what != "" && concerns(s) {
+		if inRetry, what := s.fault(a.cursor); what != "" && concerns(s) {
 			key := a.open()
 			if inRetry {
 				key = a.retry()

@@ -100,7 +100,7 @@ func TestDueInTime(t *testing.T) {
 		require.Len(t, taken.Leased, 1)
 		require.Equal(t, sc.mine[1].Entry, taken.Leased[0].Entry)
 		require.InDelta(t, time.Hour, taken.Next, float64(time.Minute))
-		f.do("DEL", f.addr().RetryKey("g"))
+		f.do("DEL", f.addr().RetryKey("g"), f.addr().OpenKey("g"))
 		taken, err = sc.other.Due(f.ctx, 10)
 		require.NoError(t, err)
 		require.Negative(t, taken.Next)

@@ -66,8 +66,19 @@ func Cursors(ctx context.Context, client *tier.Client, address string) ([]Cursor
 	return list, nil
 }
 
-// cursorRows are the values of each cursor.
+// cursorRows are the values of each cursor that there is.
 func (p *place) cursorRows(ctx context.Context) (map[string]map[string]string, error) {
+	rows, err := p.cursorFields(ctx)
+	for name, row := range rows {
+		if row["epoch"] == "" { // the mark of one that was deleted
+			delete(rows, name)
+		}
+	}
+	return rows, err
+}
+
+// cursorFields are the values of each cursor, and the marks of those that were deleted.
+func (p *place) cursorFields(ctx context.Context) (map[string]map[string]string, error) {
 	key := p.addr.CursorsKey()
 	m, err := p.client.Do(ctx, key, p.client.B().Hgetall().Key(key).Build())
 	if err != nil {
@@ -84,11 +95,6 @@ func (p *place) cursorRows(ctx context.Context) (map[string]map[string]string, e
 			rows[name] = map[string]string{}
 		}
 		rows[name][what] = value
-	}
-	for name, row := range rows {
-		if row["epoch"] == "" { // the mark of one that was deleted
-			delete(rows, name)
-		}
 	}
 	return rows, nil
 }

@@ -15,9 +15,11 @@ import (
 )
 
 // dead are the dead letters of group g.
-func (f *fixture) dead() []stream.DeadLetter {
+func (f *fixture) dead() []stream.DeadLetter { return f.deadOf("g") }
+
+func (f *fixture) deadOf(name string) []stream.DeadLetter {
 	f.t.Helper()
-	letters, err := collected(stream.DeadLetters(f.ctx, f.client, f.address, "g"))
+	letters, err := collected(stream.DeadLetters(f.ctx, f.client, f.address, name))
 	require.NoError(f.t, err)
 	return letters
 }

@@ -522,12 +522,13 @@ func TestGroupListing(t *testing.T) {
 		age := f.now().Sub(ids[4].Time())
 		require.InDelta(t, age.Seconds(), got.OldestUnreadAge.Seconds(), 5)
 		require.InDelta(t, age.Seconds(), got.OldestPendingAge.Seconds(), 5)
-		got.OldestUnreadAge, got.OldestPendingAge = 0, 0
+		require.InDelta(t, 0, got.OldestDeadAge.Seconds(), 5)
+		got.OldestUnreadAge, got.OldestPendingAge, got.OldestDeadAge = 0, 0, 0
 		require.GreaterOrEqual(t, got.Lag, int64(2))
 		got.Lag, got.LagExact = 0, false
 		require.Equal(t, stream.GroupInfo{
 			Name: "b", Start: entries[1], Lease: 2 * time.Second, Consumers: 1, LastDelivered: entries[3],
-			OldestUnread: entries[4], Pending: 2, OldestPending: entries[2], Dead: 1,
+			OldestUnread: entries[4], Pending: 2, OldestPending: entries[2], Dead: 1, OldestDead: f.deadOf("b")[0].ID,
 		}, got)
 		got = infos[0]
 		got.Consumers = 0

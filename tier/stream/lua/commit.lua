@@ -92,7 +92,7 @@ local function integer(text)
 end
 local wanted = {hash_set = 'hash', hash_increment = 'hash', sorted_add = 'zset', set_add = 'set', append = 'stream', index = 'zset'}
 local rights = {{'XADD', dead, '*', 'f', ''}, {'HSET', open, 'f', ''}, {'HDEL', open, 'f'}, {'ZADD', retry, '0', 'm'}, {'ZREM', retry, 'm'}, {'TYPE', dead},
-  owned and {'HSET', fence, 'f', ''} or {'XACK', log, name, '0-1'}}
+  {'XRANGE', log, '0-1', '0-1'}, owned and {'HSET', fence, 'f', ''} or {'XACK', log, name, '0-1'}}
 local function needs(...) rights[#rights + 1] = {...} end
 local types, values, emptied, last_ms = {}, {}, {}, 3903090455551
 local function value(target, field) -- of a hash field after the outputs before, an integer or nil
@@ -122,6 +122,7 @@ function refuse(kind, target, a, b) -- why an output cannot be written: code, re
     if has[1] ~= node or has[2] ~= d[2] then return 'undeclared', '' end
     for _, command in ipairs({'XADD', 'XDEL', 'XSETID', 'XLEN'}) do needs(command, key, '*', 'f', '') end
     needs('HSET', scope, 'f', '')
+    needs('HGET', scope, 'f')
     needs('XINFO', 'STREAM', key)
     if found == 'stream' then
       local info = call('XINFO', 'STREAM', key)
@@ -132,6 +133,7 @@ function refuse(kind, target, a, b) -- why an output cannot be written: code, re
     if b ~= '' then return refuse('index', tonumber(b)) end
   elseif kind == 'index' then
     needs('ZADD', key, '0', 'm')
+    needs('ZRANGE', key, '0', '0')
   elseif kind == 'sorted_add' then
     needs('ZADD', key, '0', 'm')
   elseif kind == 'set_add' then

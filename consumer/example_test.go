@@ -5,21 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
-	"github.com/echomq/pipeline/tier"
-	"github.com/echomq/pipeline/tier/embedded"
 	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
 )
 
 // Three orders are handled by a group. The second fails at first, and comes again.
 func ExampleConsumer() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, end := exampleServer(ctx)
+	client, end := tiertest.Local(ctx)
 	defer end()
 
 	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders", Brand: "ORD"})
@@ -65,33 +63,12 @@ func ExampleConsumer() {
 	// stopped
 }
 
-// exampleServer starts a server for an example; a program would only dial.
-func exampleServer(ctx context.Context) (client *tier.Client, end func()) {
-	dir, err := os.MkdirTemp("", "example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	server, err := embedded.Start(ctx, embedded.Config{Dir: dir})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err = tier.Dial(ctx, server.URL(), tier.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		client.Close()
-		server.Kill()
-		_ = os.RemoveAll(dir)
-	}
-}
-
 // A stream with partitions: each message goes to the one of its key, and each partition has one owner, who handles the messages
 // of a key in order. More processes that run this share the partitions out among themselves.
 func ExamplePartitioned() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, end := exampleServer(ctx)
+	client, end := tiertest.Local(ctx)
 	defer end()
 
 	if err := stream.Partition(ctx, client, "shop", 4); err != nil {

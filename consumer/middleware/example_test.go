@@ -16,8 +16,8 @@ import (
 	"github.com/echomq/pipeline/consumer"
 	"github.com/echomq/pipeline/consumer/middleware"
 	"github.com/echomq/pipeline/tier"
-	"github.com/echomq/pipeline/tier/embedded"
 	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
 )
 
 // guarded logs each delivery, gives up messages that make the handler panic, lets the mail server rest when it fails, and gives
@@ -124,7 +124,7 @@ func chargeOnce(client *tier.Client, charge consumer.Handler) (consumer.Handler,
 func ExampleOnce() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, end := exampleServer(ctx)
+	client, end := tiertest.Local(ctx)
 	defer end()
 	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders"})
 	if err != nil {
@@ -158,25 +158,4 @@ func ExampleOnce() {
 	// Output:
 	// charged ann
 	// the bank has it already
-}
-
-// exampleServer starts a server for an example; a program would only dial.
-func exampleServer(ctx context.Context) (client *tier.Client, end func()) {
-	dir, err := os.MkdirTemp("", "example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	server, err := embedded.Start(ctx, embedded.Config{Dir: dir})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err = tier.Dial(ctx, server.URL(), tier.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		client.Close()
-		server.Kill()
-		_ = os.RemoveAll(dir)
-	}
 }

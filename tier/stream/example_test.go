@@ -4,39 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
-	"github.com/echomq/pipeline/tier/embedded"
 	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
 )
-
-// local is a client of a server that runs for one example.
-func local(ctx context.Context) (client *tier.Client, stop func()) {
-	dir, err := os.MkdirTemp("", "example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	server, err := embedded.Start(ctx, embedded.Config{Dir: dir})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err = tier.Dial(ctx, server.URL(), tier.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		client.Close()
-		server.Kill()
-		_ = os.RemoveAll(dir)
-	}
-}
 
 func ExampleWriter() {
 	ctx := context.Background()
-	client, stop := local(ctx)
+	client, stop := tiertest.Local(ctx)
 	defer stop()
 
 	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders"})
@@ -62,7 +40,7 @@ func ExampleWriter() {
 func ExampleWriter_Publish() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client, stop := local(ctx)
+	client, stop := tiertest.Local(ctx)
 	defer stop()
 
 	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders", Pack: 100})
@@ -90,7 +68,7 @@ func ExampleWriter_Publish() {
 
 func ExampleWriter_AppendAt() {
 	ctx := context.Background()
-	client, stop := local(ctx)
+	client, stop := tiertest.Local(ctx)
 	defer stop()
 
 	// An importer that was restarted does not know whether line 2 went in. It says which line it is.
@@ -116,7 +94,7 @@ func ExampleWriter_AppendAt() {
 
 func ExampleReader() {
 	ctx := context.Background()
-	client, stop := local(ctx)
+	client, stop := tiertest.Local(ctx)
 	defer stop()
 
 	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders", Pack: 2})
@@ -157,7 +135,7 @@ func ExampleReader() {
 func ExampleReader_Tail() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client, stop := local(ctx)
+	client, stop := tiertest.Local(ctx)
 	defer stop()
 
 	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders"})
@@ -192,7 +170,7 @@ func ExampleReader_Tail() {
 
 func ExampleGroup() {
 	ctx := context.Background()
-	client, stop := local(ctx)
+	client, stop := tiertest.Local(ctx)
 	defer stop()
 
 	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders"})
@@ -235,7 +213,7 @@ func ExampleGroup() {
 
 func ExampleMember_TakeOver() {
 	ctx := context.Background()
-	client, stop := local(ctx)
+	client, stop := tiertest.Local(ctx)
 	defer stop()
 
 	w, err := stream.NewWriter(client, stream.WriterConfig{Address: "shop/orders"})

@@ -1,8 +1,21 @@
-// Package consumer is the runtime that gives the messages of a group to a handler: it fetches, handles, settles, keeps
+// Package consumer is the runtime that gives the messages of a stream to a handler: it fetches, handles, settles, keeps
 // leases alive, takes over what others left behind, and stops without losing anything. Its main type is [Consumer].
 //
 //	c, err := consumer.New(consumer.Group(group), handler, consumer.Config{Concurrency: 8})
 //	err = c.Run(ctx) // until ctx ends; nil after a clean stop
+//
+// # What to use when
+//
+//   - Work that any process may do, in any order: [Group].
+//   - Order, of each key or of all, whichever process is at work: [Exclusive], with Config.Order. One process works, others
+//     stand by.
+//   - The same with more than one process, or server, can do: [NewPartitioned].
+//   - One call for many messages, as of a database: [NewBatch], from any [Source].
+//   - Effects at the server that count once, whatever is handled again: [Delivery.Emit]; in another scope: [ToOutbox] and
+//     [NewForwarder]. Effects elsewhere, as a mail: middleware.Once.
+//   - Time limits, rate limits, deduplication, tracing: package middleware.
+//
+// What is said of groups below holds of cursors, too, where nothing else is said.
 //
 // # Delivery
 //
@@ -46,9 +59,9 @@
 //
 // The order is that of the messages that this consumer handles: of several consumers of a group each keeps its own, and one
 // key may be with two of them. So a group keeps order with one consumer only. When that one was killed, what it had
-// in flight comes after its lease, and what is new does not wait for it. A message can come again after later ones of its
-// key when a lease was lost, a group was reset, or a dead letter was given back; and a hung handler holds up its key, and, once
-// messages of that key fill the room in flight, all others.
+// in flight comes after its lease, and what is new does not wait for it. A cursor keeps its order whoever owns it. A message can
+// come again after later ones of its key when a lease was lost, a group was reset, or a dead letter was given back; and a hung
+// handler holds up its key, and, once messages of that key fill the room in flight, all others.
 //
 // # What never reaches the handler
 //

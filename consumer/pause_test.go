@@ -175,3 +175,45 @@ func TestPausedIsQuiet(t *testing.T) {
 	require.LessOrEqual(t, float64(total()-before)/time.Since(since).Seconds(), 2.0, "%v", proxy.Commands())
 	require.GreaterOrEqual(t, time.Since(since), 3*time.Second)
 }
+
+// A paused cursor's owner finishes what it holds and fetches nothing more, nor does the consumer that comes to own it.
+func TestAPausedCursorFetchesNothing(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.append(2, 1)
+		release, begun, seen := make(chan struct{}), make(chan string, 100), newTally()
+		handler := func(_ context.Context, d *consumer.Delivery) error {
+			begun <- d.Key
+			<-release
+			if seen.add(d.Key) == 1 && d.Key == "0" {
+				return consumer.RetryAfter(fmt.Errorf("not yet"), time.Millisecond)
+			}
+			return nil
+		}
+		start := func() (*puppet, *running) {
+			p := newPuppet(consumer.Exclusive(s.cursor()))
+			return p, s.run(p, handler, consumer.Config{Concurrency: 2})
+		}
+		owner, running := start()
+		get(t, begun)
+		get(t, begun)
+		c := s.cursor()
+		require.NoError(t, c.Pause(t.Context()))
+		close(release)
+		learns(t, owner)
+		s.append(20, 1)
+		asked(t, owner, 2)
+		require.Equal(t, 2, seen.deliveries(), "what it held")
+		running.stop()
+		require.NoError(t, running.wait(patience))
+		next, _ := start()
+		tiertest.Eventually(t, patience, func() (bool, string) { n := next.made("take over"); return n >= 3, strconv.Itoa(n) })
+		require.Equal(t, 2, seen.deliveries(), "whoever owns it")
+		require.NoError(t, c.Resume(t.Context()))
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			n := seen.deliveries()
+			return n == 2+1+20, strconv.Itoa(n)
+		})
+	})
+}

@@ -92,7 +92,7 @@ var roles = map[string][]need{
 		on("log", "XRANGE", "-", "+"), on("log", "XPENDING", "g"), on("log", "XSETID", "0-1"), on("log", "UNLINK"),
 		sub("log", "XGROUP", "CREATE", "g", "0"), sub("log", "XGROUP", "SETID", "g", "0"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "STREAM"),
 		sub("log", "XINFO", "GROUPS"), sub("log", "XINFO", "CONSUMERS", "g"), on("group", "HGET", "f"), on("group", "HMGET", "f"),
-		on("cursors", "HKEYS"), on("cursors", "HGETALL"), on("cursors", "HEXISTS", "f"), on("cursors", "HMGET", "f"), on("cursors", "HSET", "f", "v"), on("cursors", "HDEL", "f"),
+		on("cursors", "HKEYS"), on("cursors", "HGETALL"), on("cursors", "HEXISTS", "f"), on("cursors", "HMGET", "f"), on("cursors", "HSET", "f", "v"), on("cursors", "HSETNX", "f", "v"), on("cursors", "HDEL", "f"),
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "HDEL", "f"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
 		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "HMGET", "f"), on("owners", "DEL"), on("owners", "UNLINK"), on("retry", "ZCARD"), on("retry", "ZADD", "0", "m"), on("retry", "ZSCORE", "m"), on("dead", "XDEL", "0-1"), on("open", "HSET", "f", "v"),
 		on("retry", "ZRANGE", "0", "0"), on("retry", "DEL"), on("open", "HMGET", "f"), on("open", "HSCAN", "0"), on("open", "DEL"), on("dead", "XLEN"), on("dead", "XRANGE", "-", "+"), on("dead", "UNLINK"),

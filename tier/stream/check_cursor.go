@@ -15,7 +15,7 @@ import (
 // cursorValues are the values that a cursor has, and whether it has each of them always.
 var cursorValues = map[string]bool{
 	"owner": true, "epoch": true, "until": true, "lease": true, "start": true, "at": true, "above": true, "commit": true, "reach": true,
-	"crashes": true, "live": true, "added": true, "passed": false,
+	"crashes": true, "live": true, "added": true, "passed": false, "paused": false,
 }
 
 // cursors audits those of a stream, with what each has parked and given up.
@@ -101,6 +101,10 @@ func faultsOfCursor(row map[string]string, log Info) (faults []string) {
 		case "owner":
 			if text != "" && tier.CheckName("consumer", text) != nil {
 				wrong("is owned by %.80q, which is no consumer's name", text)
+			}
+		case "paused":
+			if !isNumber(text) {
+				wrong("is paused since %.32q, not unix milliseconds: it is paused all the same", text)
 			}
 		case "epoch", "until", "commit", "added":
 			if !isNumber(text) {

@@ -52,6 +52,7 @@ func TestCheckOfCursors(t *testing.T) {
 		"there, and deleted":        {func(d *damaged) { d.set("deleted", "1796019904537") }, cursors, "was deleted, and has values"},
 		"deleted at no time":        {func(d *damaged) { d.do("HSET", cursors(d), "other:deleted", "yes") }, cursors, "was deleted at"},
 		"owned by no name":          {func(d *damaged) { d.set("owner", "a b") }, cursors, "no consumer's name"},
+		"paused since no time":      {func(d *damaged) { d.set("paused", "yes") }, cursors, "paused all the same"},
 		"a lease that is too short": {func(d *damaged) { d.set("lease", "10") }, cursors, "lease"},
 		"crashes that are none":     {func(d *damaged) { d.set("crashes", "2 times") }, cursors, "crashes"},
 		"passed more than was":      {func(d *damaged) { d.set("passed", "6") }, cursors, "passed"},

@@ -30,6 +30,9 @@ type CursorInfo struct {
 	Dead     int64
 	Crashes  int           // how often it was taken over at this checkpoint without having been handed over
 	Live     codec.EntryID // messages up to it are a replay
+	// Paused: nothing is read until somebody resumes the cursor, whoever owns it.
+	Paused      bool
+	PausedSince time.Time // zero where that is not known
 }
 
 // Owned tells whether somebody owned the cursor at a time of the server's clock.
@@ -117,6 +120,11 @@ func cursorOf(name string, row map[string]string) CursorInfo {
 	c.Lease = time.Duration(ms) * time.Millisecond
 	c.Checkpoint, _ = codec.ParseEntryID(row["at"])
 	c.Live, _ = codec.ParseEntryID(row["live"])
+	if _, c.Paused = row[tier.PausedField]; c.Paused {
+		if ms, err := strconv.ParseInt(row[tier.PausedField], 10, 64); err == nil {
+			c.PausedSince = time.UnixMilli(ms)
+		}
+	}
 	c.passed = -1
 	if n, err := strconv.ParseInt(row["passed"], 10, 64); err == nil {
 		c.passed = n

@@ -27,6 +27,7 @@ type Owner struct {
 	mu        sync.Mutex
 	lease     time.Duration
 	known     bool      // the cursor is there, as far as is known
+	paused    bool      // it is, as far as is known: nothing is given out
 	epoch     string    // empty: it stands by
 	askAt     time.Time // for the ownership again
 	confirmed time.Time // when the ownership was last known to hold, at the earliest
@@ -87,7 +88,7 @@ func (o *Owner) Sync(ctx context.Context) ([]tier.Held, error) {
 		o.cursor.place.client.Logger().Warn("the server had lost the stream, or the cursor; it begins with what was written since",
 			"stream", o.cursor.place.addr.String(), "cursor", o.cursor.cfg.Name, "was", o.at.String())
 	}
-	o.known, o.lease = true, is.lease
+	o.known, o.lease, o.paused = true, is.lease, is.paused
 	switch {
 	case is.code == "standby":
 		o.forget(is)
@@ -133,7 +134,7 @@ func (o *Owner) held() (held []tier.Held) {
 }
 
 // Read returns up to n entries after the last that it has read, waiting for the first up to wait. Standing by, it waits
-// for the ownership instead.
+// for the ownership instead. While the cursor is paused, which Renew and the looks learn, it returns none.
 func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
 	if n <= 0 {
 		return nil, nil
@@ -141,7 +142,11 @@ func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Lea
 	if owns, err := o.stand(ctx, wait); !owns || err != nil {
 		return nil, err
 	}
-	from, epoch, suspects := o.readFrom()
+	from, epoch, suspects, paused := o.readFrom()
+	if paused {
+		tier.Pause(ctx, wait)
+		return nil, nil
+	}
 	if suspects { // one at a time, when nothing else is in flight
 		if n = 1; !o.quiet(ctx, wait) {
 			return nil, nil
@@ -175,10 +180,10 @@ func (o *Owner) stand(ctx context.Context, wait time.Duration) (owns bool, err e
 	return false, err
 }
 
-func (o *Owner) readFrom() (from codec.EntryID, epoch string, suspects bool) {
+func (o *Owner) readFrom() (from codec.EntryID, epoch string, suspects, paused bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.read, o.epoch, o.crashes >= 2 && o.read.Compare(o.reach) < 0
+	return o.read, o.epoch, o.crashes >= 2 && o.read.Compare(o.reach) < 0, o.paused
 }
 
 // quiet waits until nothing is in flight.
@@ -235,6 +240,9 @@ func (o *Owner) give(ctx context.Context, epoch string, f *fetch) ([]tier.Leased
 	defer o.mu.Unlock()
 	if o.epoch != epoch || time.Since(o.confirmed) > o.lease {
 		return nil, tier.ErrFenced // what was read is another's to handle
+	}
+	if o.paused { // since the read began
+		return nil, nil
 	}
 	kept := leased[:0]
 	for i := range leased {

@@ -205,7 +205,7 @@ func (o *Owner) Renew(ctx context.Context, _ []codec.EntryID) ([]codec.EntryID, 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.epoch == epoch {
-		o.confirmed = sent
+		o.confirmed, o.paused = sent, n == 0
 	}
 	return nil, nil
 }

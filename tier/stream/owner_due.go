@@ -42,7 +42,7 @@ func (o *Owner) Release(_ context.Context, held []tier.Returned, delay time.Dura
 func (o *Owner) TakeOver(ctx context.Context, n, _ int) (tier.Taken, error) {
 	taken, err := o.due(ctx, 0)
 	taken.Done = true
-	if err != nil || n <= 0 {
+	if err != nil || n <= 0 || taken.Paused {
 		return taken, err
 	}
 	o.mu.Lock()
@@ -140,6 +140,7 @@ func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	if o.epoch != epoch {
 		return none, tier.ErrFenced
 	}
+	o.paused = taken.Paused
 	for i := range taken.Leased {
 		o.taken[taken.Leased[i].Entry] = taken.Leased[i].Open
 	}

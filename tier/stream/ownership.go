@@ -107,6 +107,32 @@ func (c *Cursor) Delete(ctx context.Context) error {
 	return c.verb(ctx, deleteCursorScript, []string{a.CursorsKey(), a.RetryKey(c.cfg.Name), a.OpenKey(c.cfg.Name)}, c.cfg.Name)
 }
 
+// Pause lets the owner read nothing more and take nothing up again until Resume, whichever process it is in, and whoever
+// owns the cursor later. What it holds it finishes and commits; it stays the owner. It learns of it with its next beat or
+// look, within two seconds or a third of the lease. It outlives every process, and a Reset, and ends with the cursor.
+//
+// Pausing again changes nothing. Errors: ErrNoCursor.
+func (c *Cursor) Pause(ctx context.Context) error { return c.turn(ctx, pauseCursorScript) }
+
+// Resume ends a pause. A cursor that is not paused stays as it is. Errors: ErrNoCursor.
+func (c *Cursor) Resume(ctx context.Context) error { return c.turn(ctx, resumeCursorScript) }
+
+func (c *Cursor) turn(ctx context.Context, s *tier.Script) error {
+	m, err := c.place.client.Run(ctx, tier.Call{Script: s, Keys: []string{c.place.addr.CursorsKey()}, Args: []string{c.cfg.Name}})
+	if err != nil {
+		return err
+	}
+	n, err := m.AsInt64()
+	if err == nil && n < 0 {
+		return c.absent()
+	}
+	return err
+}
+
+func (c *Cursor) absent() error {
+	return fmt.Errorf("%w (%s of %s)", ErrNoCursor, c.cfg.Name, c.place.addr)
+}
+
 // verb runs a script that answers 1, or 0 when there is no such cursor.
 func (c *Cursor) verb(ctx context.Context, script *tier.Script, keys []string, args ...string) error {
 	m, err := c.place.client.Run(ctx, tier.Call{Script: script, Keys: keys, Args: args})
@@ -116,7 +142,7 @@ func (c *Cursor) verb(ctx context.Context, script *tier.Script, keys []string, a
 	if n, err := m.AsInt64(); err != nil || n == 1 {
 		return err
 	}
-	return fmt.Errorf("%w (%s of %s)", ErrNoCursor, c.cfg.Name, c.place.addr)
+	return c.absent()
 }
 
 // ownership is what acquire.lua answers.
@@ -133,6 +159,7 @@ type ownership struct {
 	wait        time.Duration
 	owner       string
 	passed      string
+	paused      bool
 }
 
 // acquire asks for the ownership; lost says that the caller knows there was such a cursor.
@@ -153,7 +180,7 @@ func (c *Cursor) acquire(ctx context.Context, member string, lost bool) (ownersh
 	if err != nil {
 		return ownership{}, err
 	}
-	reply, err := tier.Parts("acquire", m, 13)
+	reply, err := tier.Parts("acquire", m, 14)
 	if err != nil {
 		return ownership{}, err
 	}
@@ -168,7 +195,7 @@ func (c *Cursor) acquire(ctx context.Context, member string, lost bool) (ownersh
 }
 
 func (c *Cursor) ownershipOf(text []string) (o ownership, err error) {
-	o.code, o.epoch, o.owner, o.passed = text[0], text[1], text[11], text[12]
+	o.code, o.epoch, o.owner, o.passed, o.paused = text[0], text[1], text[11], text[12], text[13] != ""
 	switch o.code {
 	case "removed":
 		return o, fmt.Errorf("%w (%s)", ErrStreamRemoved, c.place.addr)

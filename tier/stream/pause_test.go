@@ -110,3 +110,67 @@ func TestPauseOfAnotherProgramsGroup(t *testing.T) {
 		require.Len(t, f.read(m, 1), 1)
 	})
 }
+
+// A paused cursor's owner gets nothing more, not by a read that was under way either, and settles what it holds; nor does the
+// next owner get anything. The pause outlives a reset, and ends with the cursor.
+func TestPauseOfACursor(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 4)
+		c := f.cursor("c", stream.Head(), time.Minute)
+		require.ErrorIs(t, c.Pause(f.ctx), stream.ErrNoCursor)
+		require.ErrorIs(t, c.Resume(f.ctx), stream.ErrNoCursor)
+		o := f.own(c)
+		held := entriesOf(f.owned(o, 3))
+		require.NoError(t, o.Commit(f.ctx, []tier.Ending{{Entry: held[0], Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		require.NoError(t, o.Release(f.ctx, handedBack(held[2]), 0))
+		require.NoError(t, c.Pause(f.ctx))
+		require.NoError(t, c.Pause(f.ctx), "again")
+		all, err := stream.Cursors(f.ctx, f.client, f.address)
+		require.NoError(t, err)
+		require.True(t, all[0].Paused)
+		require.WithinDuration(t, f.now(), all[0].PausedSince, time.Minute)
+
+		none := tier.Taken{Paused: true, Next: -1}
+		taken, err := o.Due(f.ctx, 10)
+		require.NoError(t, err)
+		require.Equal(t, none, taken)
+		none.Done = true
+		taken, err = o.TakeOver(f.ctx, 10, 1)
+		require.NoError(t, err)
+		require.Equal(t, none, taken)
+		reads := func(o *stream.Owner) int {
+			leased, err := o.Read(f.ctx, 10, 0)
+			require.NoError(t, err)
+			return len(leased)
+		}
+		require.Zero(t, reads(o))
+		n, err := o.Settle(f.ctx, held[1:2])
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+
+		require.NoError(t, c.Resume(f.ctx))
+		_, err = o.Renew(f.ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Pause(f.ctx))
+		_, err = o.Renew(f.ctx, nil) // a beat says so, too
+		require.NoError(t, err)
+		require.Zero(t, reads(o))
+		require.NoError(t, o.Leave(f.ctx))
+		next := f.own(c)
+		require.True(t, next.Owns())
+		require.Zero(t, reads(next), "whoever comes to own it")
+		require.NoError(t, c.Reset(f.ctx, stream.Head()))
+		_, err = next.Sync(f.ctx)
+		require.NoError(t, err)
+		require.Zero(t, reads(next), "after a reset")
+		require.NoError(t, c.Resume(f.ctx))
+		_, err = next.Renew(f.ctx, nil)
+		require.NoError(t, err)
+		require.Equal(t, 4, reads(next))
+		require.NoError(t, c.Pause(f.ctx))
+		require.NoError(t, c.Delete(f.ctx))
+		require.Equal(t, 4, reads(f.own(c)), "a new cursor of that name")
+	})
+}

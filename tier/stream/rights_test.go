@@ -333,10 +333,7 @@ func cursorWork(f *fixture, client *tier.Client) error {
 	if _, err := stream.Cursors(f.ctx, client, f.address); err != nil {
 		return err
 	}
-	if err := c.Reset(f.ctx, stream.Head()); err != nil {
-		return err
-	}
-	return c.Delete(f.ctx)
+	return errors.Join(c.Pause(f.ctx), c.Resume(f.ctx), c.Reset(f.ctx, stream.Head()), c.Delete(f.ctx))
 }
 
 // redriveWork redrives and drops dead letters that a consumer has left.

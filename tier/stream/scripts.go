@@ -47,6 +47,8 @@ var (
 	dueOwnedScript     = load("due_owned")
 	moveCursorScript   = load("move_cursor")
 	deleteCursorScript = load("delete_cursor")
+	pauseCursorScript  = load("pause_cursor")
+	resumeCursorScript = load("resume_cursor")
 	redriveScript      = load("redrive")
 	retireScript       = load("retire")
 	leaveScript        = load("leave")

@@ -287,6 +287,13 @@ var transitions = map[string]transition{
 		oom: true, call: func(s *owning) (string, error) { return "", s.c.Reset(s.f.ctx, stream.FromEntry(s.ids[2])) },
 		after: "none at 1 above - parked 0 dead 0",
 	}.row(),
+	"pause_cursor": owned{
+		oom: true, call: func(s *owning) (string, error) { return "", s.c.Pause(s.f.ctx) }, after: owningStart + " paused",
+	}.row(),
+	"resume_cursor": owned{
+		oom: true, prepare: func(s *owning) { require.NoError(s.f.t, s.c.Pause(s.f.ctx)) }, before: owningStart + " paused",
+		call: func(s *owning) (string, error) { return "", s.c.Resume(s.f.ctx) }, after: owningStart,
+	}.row(),
 	"delete_cursor": owned{oom: true, call: func(s *owning) (string, error) {
 		if err := s.c.Delete(s.f.ctx); !errors.Is(err, stream.ErrNoCursor) { // of a repetition
 			return "", err
@@ -576,8 +583,12 @@ func (s *owning) state() string {
 	if n := s.f.text("ZCOUNT", s.f.addr().RetryKey("c"), "4503599627370496", "+inf"); n != "0" {
 		taken = " taken " + n
 	}
-	return fmt.Sprintf("%s at %s above %s parked %s%s dead %s", owner, place(s.f.row("c", "at")), place(s.f.row("c", "above")),
-		s.f.text("ZCARD", s.f.addr().RetryKey("c")), taken, s.f.text("XLEN", s.f.addr().DeadKey("c")))
+	paused := ""
+	if s.f.row("c", "paused") != "" {
+		paused = " paused"
+	}
+	return fmt.Sprintf("%s at %s above %s parked %s%s dead %s%s", owner, place(s.f.row("c", "at")), place(s.f.row("c", "above")),
+		s.f.text("ZCARD", s.f.addr().RetryKey("c")), taken, s.f.text("XLEN", s.f.addr().DeadKey("c")), paused)
 }
 
 // TestTransitions (B144) calls each script through Go, on every server, a cluster too: what it answers and what it leaves

@@ -15,7 +15,7 @@
 -- ARGV[5] after    id after which it reads; '$' for what is new
 -- ARGV[6] start    the first message's id as declared
 -- ARGV[7] lost     '1': the caller knows that there was such a cursor
--- Replies {code, epoch, commit, checkpoint, above, crashes at it, reach, start, live, lease ms, ms until it is free, owner, passed}:
+-- Replies {code, epoch, commit, checkpoint, above, crashes at it, reach, start, live, lease ms, ms until it is free, owner, passed, paused since or ''}:
 --   acquired | owned | standby | restarted (acquired, at 0-0) | removed | deleted (lost = '1' only) | group (there is one)
 local log, cursors, scope, group, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local field, name, member, lease, after, start, lost = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'
@@ -28,14 +28,14 @@ local function below(a, b)
   am, bm = tonumber(am), tonumber(bm)
   return am < bm or (am == bm and tonumber(as) < tonumber(bs))
 end
-local fields, c = {'owner', 'epoch', 'until', 'lease', 'start', 'at', 'above', 'commit', 'reach', 'crashes', 'live', 'added', 'passed', 'deleted'}, {}
+local fields, c = {'owner', 'epoch', 'until', 'lease', 'start', 'at', 'above', 'commit', 'reach', 'crashes', 'live', 'added', 'passed', 'paused', 'deleted'}, {}
 local asked = {}
 for i, f in ipairs(fields) do asked[i] = name .. ':' .. f end
 for i, v in ipairs(call('HMGET', cursors, unpack(asked))) do c[fields[i]] = v end
 local function reply(code, wait)
   local crashes = string.match(c.crashes or '', '^(%d+) ' .. string.gsub(c.at or '', '%-', '%%-') .. '$') or '0'
   return {code, c.epoch or '', c.commit or '', c.at or '', c.above or '', crashes, c.reach or '', c.start or '', c.live or '',
-    c.lease or '', wait or 0, c.owner or '', c.passed or ''}
+    c.lease or '', wait or 0, c.owner or '', c.passed or '', c.paused or ''}
 end
 local declared = call('HGET', scope, field)
 if declared and string.sub(declared, 1, 1) == '-' then return reply('removed') end

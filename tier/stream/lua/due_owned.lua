@@ -15,8 +15,9 @@ local name, member, epoch, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local call = redis.call
 local taken = 4503599627370496
 
-local c = call('HMGET', cursors, name .. ':owner', name .. ':epoch')
+local c = call('HMGET', cursors, name .. ':owner', name .. ':epoch', name .. ':paused')
 if c[1] ~= member or c[2] ~= epoch then return {-1, -1, {}, {}, {}, 0} end
+if c[3] then return {0, -1, {}, {}, {}, 0} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 for _, cmd in ipairs({{'ZADD', retry, '0', 'm'}, {'ZREM', retry, 'm'}, {'HSET', open, 'f', ''}, {'HGET', open, 'f'}, {'HDEL', open, 'f'},

@@ -41,3 +41,6 @@ const MaxOutputs = 4096
 // what is no integer) makes its message fail for good, with the reason among the dead letters, and has no effect. They are
 // written in their order. Emit is not safe for concurrent use.
 func (d *Delivery) Emit(outputs ...tier.Output) { d.outputs = append(d.outputs, outputs...) }
+
+// Outputs are those that were emitted so far.
+func (d *Delivery) Outputs() []tier.Output { return d.outputs }

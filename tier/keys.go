@@ -73,6 +73,9 @@ func StateKey(scope, name string) string { return "emq:{" + scope + "}:state:" +
 // MembersKey is the sorted set of who takes part in owning partitions by cursors of a name, in partition 0: their beats.
 func (a Address) MembersKey(cursor string) string { return a.LogKey() + ":members:" + cursor }
 
+// ProjectionsKey holds which version of each projection is live.
+func ProjectionsKey(scope string) string { return "emq:{" + scope + "}:projections" }
+
 // Slot is the cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384. Source: the
 // cluster specification of Valkey and Redis.
 func Slot(key string) int {

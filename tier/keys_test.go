@@ -19,21 +19,22 @@ import (
 // addressKeys are the keys of an address, one of each builder.
 func addressKeys(a tier.Address) map[string]string {
 	return map[string]string{
-		"ScopeKey":    tier.ScopeKey(a.Scope),
-		"LogKey":      a.LogKey(),
-		"ProducerKey": a.ProducerKey("p"),
-		"SeenKey":     a.SeenKey("k"),
-		"IndexKey":    a.IndexKey("k"),
-		"SnapshotKey": a.SnapshotKey("k"),
-		"GroupKey":    a.GroupKey("g"),
-		"OwnersKey":   a.OwnersKey("g"),
-		"RetryKey":    a.RetryKey("g"),
-		"OpenKey":     a.OpenKey("g"),
-		"DeadKey":     a.DeadKey("g"),
-		"MembersKey":  a.MembersKey("g"),
-		"CursorsKey":  a.CursorsKey(),
-		"StateKey":    tier.StateKey(a.Scope, "total"),
-		"DoneKey":     a.DoneKey("g", "k"),
+		"ScopeKey":       tier.ScopeKey(a.Scope),
+		"LogKey":         a.LogKey(),
+		"ProducerKey":    a.ProducerKey("p"),
+		"SeenKey":        a.SeenKey("k"),
+		"IndexKey":       a.IndexKey("k"),
+		"SnapshotKey":    a.SnapshotKey("k"),
+		"GroupKey":       a.GroupKey("g"),
+		"OwnersKey":      a.OwnersKey("g"),
+		"RetryKey":       a.RetryKey("g"),
+		"OpenKey":        a.OpenKey("g"),
+		"DeadKey":        a.DeadKey("g"),
+		"CursorsKey":     a.CursorsKey(),
+		"StateKey":       tier.StateKey(a.Scope, "total"),
+		"DoneKey":        a.DoneKey("g", "k"),
+		"ProjectionsKey": tier.ProjectionsKey(a.Scope),
+		"MembersKey":     a.MembersKey("g"),
 	}
 }
 
@@ -92,7 +93,7 @@ func TestKeys(t *testing.T) {
 	seen := map[string]string{}
 	for _, a := range []tier.Address{a, odd, {Scope: "shop", Stream: "scope"}, {Scope: "stream", Stream: "shop"}} {
 		for name, key := range addressKeys(a) {
-			if name == "ScopeKey" || name == "StateKey" { // of the scope
+			if name == "ScopeKey" || name == "StateKey" || name == "ProjectionsKey" { // of the scope
 				continue
 			}
 			require.NotContains(t, seen, key)
@@ -120,6 +121,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		"LogKey": "emq:" + a.Scope + ":stream:" + a.Stream,
 	}
 	want["StateKey"] = tier.StateKey("s", "<name>")
+	want["ProjectionsKey"] = tier.ProjectionsKey("s")
 	want["ProducerKey"] = want["LogKey"] + ":pid:<producer>"
 	want["SeenKey"] = want["LogKey"] + ":seen:<hash>"
 	want["DoneKey"] = want["LogKey"] + ":done:<group>:<hash>"

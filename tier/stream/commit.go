@@ -43,6 +43,7 @@ type commitment struct {
 	index    map[string]int
 	declared []string // two for each target
 	body     []string
+	places   [][]int // of each entry, where the outputs begin that are sent as one
 }
 
 // run makes the call; again, once, when a stream that outputs go to is to be declared first. It answers the code.
@@ -70,11 +71,11 @@ func (c *commitment) run(ctx context.Context, entries []tier.Ending) (code strin
 		entry, _ := parts[2].AsInt64()
 		output, _ := parts[3].AsInt64()
 		reason, _ := parts[4].ToString()
-		if entry < 0 || int(entry) >= len(entries) || output < 0 || int(output) >= len(entries[entry].Outputs) {
+		if entry < 0 || int(entry) >= len(entries) || output < 0 || int(output) >= len(c.places[entry]) {
 			return code, fmt.Errorf("stream: commit: %.32q is no answer of this version", code)
 		}
-		bad := &tier.OutputError{Entry: entries[entry].Entry, Output: int(output)}
-		target := entries[entry].Outputs[output].Target
+		bad := &tier.OutputError{Entry: entries[entry].Entry, Output: c.places[entry][output]}
+		target := entries[entry].Outputs[bad.Output].Target
 		switch {
 		case code == "undeclared" && try == 0:
 			if err := c.declare(ctx, target); err != nil {
@@ -107,20 +108,26 @@ func (c *commitment) declare(ctx context.Context, address string) error {
 }
 
 func (c *commitment) call(ctx context.Context, entries []tier.Ending) (tier.Call, error) {
-	c.keys, c.index, c.declared, c.body = nil, map[string]int{}, nil, nil
+	c.keys, c.index, c.declared, c.body, c.places = nil, map[string]int{}, nil, nil, nil
 	messages := 0
 	for i := range entries {
 		e := &entries[i]
 		messages += max(1, len(e.Open)+len(e.Dead))
-		c.add(e.Entry.String(), strconv.Itoa(e.Deliveries), strconv.Itoa(len(e.Open)), strconv.Itoa(len(e.Dead)), strconv.Itoa(len(e.Outputs)))
+		places := placesOf(e.Outputs)
+		c.places = append(c.places, places)
+		c.add(e.Entry.String(), strconv.Itoa(e.Deliveries), strconv.Itoa(len(e.Open)), strconv.Itoa(len(e.Dead)), strconv.Itoa(len(places)))
 		for _, o := range e.Open {
 			c.add(strconv.Itoa(o.Index), strconv.Itoa(o.Attempt), millis(max(0, o.Delay)))
 		}
 		if err := c.letters(ctx, e); err != nil {
 			return tier.Call{}, err
 		}
-		for k := range e.Outputs {
-			if err := c.output(ctx, &e.Outputs[k]); err != nil {
+		for n, k := range places {
+			end := len(e.Outputs)
+			if n+1 < len(places) {
+				end = places[n+1]
+			}
+			if err := c.outputs(ctx, e.Outputs[k:end]); err != nil {
 				if tier.Classify(err) == nil { // else it is of the server, which may be asked again
 					err = &tier.OutputError{Entry: e.Entry, Output: k, Err: err}
 				}
@@ -150,6 +157,33 @@ func (c *commitment) letters(ctx context.Context, e *tier.Ending) error {
 			index = strconv.Itoa(d.Index)
 		}
 		c.add(index, strconv.Itoa(of), d.Reason, strconv.Itoa(d.Attempts), raw[i])
+	}
+	return nil
+}
+
+// placesOf is where the outputs begin that are sent as one: fields of one state that are set one after another. A state of
+// which many change costs the server little then.
+func placesOf(outputs []tier.Output) (places []int) {
+	for i := range outputs {
+		if i == 0 || outputs[i].Kind != tier.OutputHashSet || outputs[i-1].Kind != tier.OutputHashSet || outputs[i].Target != outputs[i-1].Target {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// outputs adds outputs that are sent as one.
+func (c *commitment) outputs(ctx context.Context, outputs []tier.Output) error {
+	if len(outputs) == 1 {
+		return c.output(ctx, &outputs[0])
+	}
+	key, err := outputs[0].Key(c.place.addr.Scope)
+	if err != nil {
+		return err
+	}
+	c.add("hash_sets", c.target(key, "", ""), strconv.Itoa(len(outputs)), "")
+	for i := range outputs {
+		c.body = append(c.body, outputs[i].Member, outputs[i].Value)
 	}
 	return nil
 }

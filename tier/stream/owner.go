@@ -72,6 +72,15 @@ func (o *Owner) Owns() bool {
 	return o.epoch != ""
 }
 
+// Standing is the epoch of the ownership, 0 when it stands by, and the checkpoint, zero before the first commit of a cursor
+// that begins at the head.
+func (o *Owner) Standing() (epoch uint64, checkpoint codec.EntryID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	epoch, _ = strconv.ParseUint(o.epoch, 10, 64)
+	return epoch, o.at
+}
+
 // Sync asks for the ownership, or whether it still has it, and tells what it holds.
 //
 // Errors: ErrStreamRemoved, ErrCursorDeleted, *NameTakenError, *LeaseDiffersError.

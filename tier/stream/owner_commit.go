@@ -40,6 +40,16 @@ func (o *Owner) Commit(ctx context.Context, endings []tier.Ending) error {
 	return err
 }
 
+// Advance commits entries of which few have more to say than that they are through: the endings of those, in their order,
+// and of what Due gave out.
+func (o *Owner) Advance(ctx context.Context, entries []codec.EntryID, endings []tier.Ending) error {
+	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
+		return err
+	}
+	_, err := o.end(ctx, entries, endings)
+	return err
+}
+
 // end makes one commit. One before it of unknown outcome is sent again first: its number stands for what it held.
 func (o *Owner) end(ctx context.Context, entries []codec.EntryID, endings []tier.Ending) (int, error) {
 	o.mu.Lock()
@@ -131,7 +141,7 @@ func (o *Owner) write(ctx context.Context, c *committing) error {
 			place: p, name: name, fence: p.addr.CursorsKey(), member: o.name, number: o.epoch,
 			commit: number, at: c.at.String(), above: c.above, passed: c.passedText(),
 		}
-		_, err := call.run(ctx, c.endings)
+		_, err := call.run(ctx, o.telling(c.endings))
 		return err
 	}
 	args := []string{name, o.name, o.epoch, number, c.at.String(), c.above, c.passedText()}
@@ -150,6 +160,15 @@ func (o *Owner) write(ctx context.Context, c *committing) error {
 		return tier.ErrFenced
 	}
 	return err
+}
+
+// telling are the endings that say something beside what the checkpoint says: an entry that was read in its order and settled
+// has no row to remove.
+func (o *Owner) telling(endings []tier.Ending) []tier.Ending {
+	return slices.DeleteFunc(slices.Clone(endings), func(e tier.Ending) bool {
+		_, taken := o.taken[e.Entry]
+		return !taken && len(e.Open)+len(e.Dead)+len(e.Outputs) == 0
+	})
 }
 
 func (c *committing) passedText() string {

@@ -21,7 +21,8 @@
 -- ARGV[9..]        for each target: its stream's field in the scope and what it is declared as, or '' and ''; then of each
 --                  entry: id, delivery it was, open messages o, letters l, outputs n, then
 --                  o times: index, attempt, ms until it is due; l times: index or '' for the entry,
---                  messages of its pack, reason, attempts, message; n times: kind, target, a, b as in write below, of append the message and its key's index or ''
+--                  messages of its pack, reason, attempts, message; n times: kind, target, a, b as in write below, of append the message and its
+--                  key's index or '', of hash_sets how many fields and '', then each and its value
 -- Replies {code, entries that it was done for, entry, output, reason}: ok | dup | fenced | bad: that output of that entry,
 --   counted from 0, cannot be written, and nothing was | undeclared: the target of it | range: its ids are used up
 local log, fence, retry, open, dead, scope = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -47,7 +48,7 @@ for _ = first_target, #KEYS do
   declared[#declared + 1] = {ARGV[i], ARGV[i + 1]}
   i = i + 2
 end
-local entries = {}
+local entries, increments = {}, false
 while i <= #ARGV do
   local e = {id = ARGV[i], row = {ARGV[i + 1]}, opened = tonumber(ARGV[i + 2]), letters = {}, outputs = {}, due = math.huge}
   local letters, outputs = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
@@ -63,8 +64,14 @@ while i <= #ARGV do
     i = i + 5
   end
   for _ = 1, outputs do
-    e.outputs[#e.outputs + 1] = {ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]}
+    local o = {ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]}
     i = i + 4
+    if o[1] == 'hash_sets' then
+      o[3], o[4] = i, i + 2 * tonumber(o[3]) - 1
+      i = o[4] + 1
+    end
+    increments = increments or o[1] == 'hash_increment'
+    e.outputs[#e.outputs + 1] = o
   end
   local held = not owned and call('XPENDING', log, name, e.id, e.id, 1)[1]
   e.held = owned or held and held[2] == member and tostring(held[4]) == e.row[1]
@@ -90,10 +97,15 @@ local function integer(text)
   if sign == '-' then high, low = -high, -low end
   return sum({high, low}, zero)
 end
-local wanted = {hash_set = 'hash', hash_increment = 'hash', sorted_add = 'zset', set_add = 'set', append = 'stream', index = 'zset'}
+local wanted = {hash_set = 'hash', hash_sets = 'hash', hash_increment = 'hash', sorted_add = 'zset', set_add = 'set', append = 'stream', index = 'zset'}
 local rights = {{'XADD', dead, '*', 'f', ''}, {'HSET', open, 'f', ''}, {'HDEL', open, 'f'}, {'ZADD', retry, '0', 'm'}, {'ZREM', retry, 'm'}, {'TYPE', dead},
   {'XRANGE', log, '0-1', '0-1'}, owned and {'HSET', fence, 'f', ''} or {'XACK', log, name, '0-1'}}
-local function needs(...) rights[#rights + 1] = {...} end
+local asked = {}
+local function needs(command, key, third, ...) -- once for each: there may be thousands
+  local k = command .. key .. (third or '')
+  if not asked[k] then rights[#rights + 1] = {command, key, third, ...} end
+  asked[k] = true
+end
 local types, values, emptied, last_ms = {}, {}, {}, 3903090455551
 local function value(target, field) -- of a hash field after the outputs before, an integer or nil
   local known = values[target] and values[target][field]
@@ -141,6 +153,9 @@ function refuse(kind, target, a, b) -- why an output cannot be written: code, re
   elseif kind == 'hash_set' then
     needs('HSET', key, 'f', '')
     holds(target, a, integer(b))
+  elseif kind == 'hash_sets' then
+    needs('HSET', key, 'f', '')
+    for k = a, increments and b or 0, 2 do holds(target, ARGV[k], integer(ARGV[k + 1])) end
   elseif kind == 'hash_increment' then
     needs('HINCRBY', key, 'f', '1')
     local v = value(target, a)
@@ -260,6 +275,9 @@ local write = {
     end
   end,
   hash_set = function(key, field, text) call('HSET', key, field, text) end,
+  hash_sets = function(key, from, to)
+    for k = from, to, 2000 do call('HSET', key, unpack(ARGV, k, math.min(to, k + 1999))) end
+  end,
   hash_increment = function(key, field, by) call('HINCRBY', key, field, by) end,
   sorted_add = function(key, m, score) call('ZADD', key, score, m) end,
   set_add = function(key, m) call('SADD', key, m) end,

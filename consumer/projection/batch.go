@@ -1,0 +1,154 @@
+package projection
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+)
+
+// sink is where messages are folded into.
+type sink interface {
+	// begin is called with each new ownership, before anything is folded: what is known of the state may be wrong.
+	begin(ctx context.Context, epoch uint64, checkpoint codec.EntryID) error
+	// fold folds a batch, and says what is to be written with its commit. A *foldError tells which message failed.
+	fold(ctx context.Context, b *batch) (writes, error)
+	// committed is called when a batch that was folded is; forget, when it is not and may be folded again.
+	committed()
+	forget()
+}
+
+// writes are the outputs of a commit, before those that folds emit and after them.
+type writes struct{ before, after []tier.Output }
+
+// batch is what is folded and committed at once: whole entries.
+type batch struct {
+	deliveries []consumer.Delivery // what is not given up, in order
+	from       []place             // of each
+	through    codec.EntryID       // the last entry
+	late       bool                // they were given up before, and are not in the order of the log
+}
+
+// place of a message in the entries.
+type place struct{ entry, message int }
+
+// entry was read, and is not committed.
+type entry struct {
+	tier.Leased
+	late   bool
+	tries  []int    // failures of each message here
+	reason []string // why it is given up
+}
+
+// newEntry notes what cannot be folded: what cannot be read, and what was begun too often without an end.
+func newEntry(l tier.Leased, late bool, attempts int) entry {
+	e := entry{Leased: l, late: late, tries: make([]int, len(l.Records)), reason: make([]string, len(l.Records))}
+	for i := range l.Records {
+		switch {
+		case l.Records[i].Err != nil:
+			e.reason[i] = clip(l.Records[i].Err.Error())
+		case !late && e.attempt(i) > attempts:
+			e.reason[i] = fmt.Sprintf("begun %d times, of which none ended: its owner died each time", e.attempt(i)-1)
+		}
+	}
+	return e
+}
+
+func clip(text string) string { return text[:min(len(text), 1024)] }
+
+// attempt that is the next, or was the last.
+func (e *entry) attempt(i int) int {
+	if e.Open != nil {
+		return e.Open[i].Attempt + e.tries[i]
+	}
+	return e.Deliveries + e.tries[i]
+}
+
+// batchOf makes a batch of entries, without what is given up.
+func batchOf(b *batch, entries []entry) {
+	b.deliveries, b.from = b.deliveries[:0], b.from[:0]
+	for i := range entries {
+		e := &entries[i]
+		b.through, b.late = e.Entry, e.late
+		for k := range e.Records {
+			if e.reason[k] == "" {
+				b.deliveries = append(b.deliveries, consumer.Delivery{Record: e.Records[k], Attempt: e.attempt(k), Replay: e.Replay})
+				b.from = append(b.from, place{i, k})
+			}
+		}
+	}
+}
+
+// fitting is how many entries make a batch: so many messages, one entry at least.
+func fitting(entries []entry, most int) (n int) {
+	for messages := 0; n < len(entries); n++ {
+		if messages += len(entries[n].Records); n > 0 && messages > most {
+			break
+		}
+	}
+	return n
+}
+
+// commitment is what is committed of a batch: all entries, and what some of them have to say.
+type commitment struct {
+	entries []codec.EntryID
+	endings []tier.Ending // none: nothing to say
+}
+
+// commitmentOf says what is given up, and what is written. Outputs stand in the order of the log.
+func commitmentOf(entries []entry, b *batch, w writes) *commitment {
+	c := &commitment{entries: make([]codec.EntryID, len(entries))}
+	outputs := make([][]tier.Output, len(entries))
+	outputs[0] = slices.Clone(w.before)
+	for i := range b.deliveries {
+		if emitted := b.deliveries[i].Outputs(); len(emitted) > 0 {
+			to := &outputs[b.from[i].entry]
+			*to = append(*to, emitted...)
+		}
+	}
+	outputs[len(outputs)-1] = append(outputs[len(outputs)-1], w.after...)
+	for i := range entries {
+		e := &entries[i]
+		c.entries[i] = e.Entry
+		ending := tier.Ending{Entry: e.Entry, Deliveries: e.Deliveries, Outputs: outputs[i]}
+		for k, reason := range e.reason {
+			if reason != "" {
+				ending.Dead = append(ending.Dead, tier.Letter{Index: e.index(k), Reason: reason, Attempts: e.attempt(k)})
+			}
+		}
+		if e.late || len(ending.Dead)+len(ending.Outputs) > 0 {
+			c.endings = append(c.endings, ending)
+		}
+	}
+	return c
+}
+
+// index of a message in its pack, -1 for a plain entry.
+func (e *entry) index(k int) int {
+	if e.Open == nil && len(e.Records) == 1 {
+		return -1
+	}
+	return e.Records[k].Position.Index
+}
+
+// culprit is the message that emitted an output; false when it is one of the state.
+func culprit(bad *tier.OutputError, entries []entry, b *batch, w writes) (place, bool) {
+	n := bad.Output
+	if entries[0].Entry == bad.Entry {
+		n -= len(w.before)
+	}
+	for i := range b.deliveries {
+		if entries[b.from[i].entry].Entry != bad.Entry || n < 0 {
+			continue
+		}
+		outputs := len(b.deliveries[i].Outputs())
+		if n < outputs {
+			return b.from[i], true
+		}
+		n -= outputs
+	}
+	return place{}, false
+}

@@ -1,0 +1,298 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sourcegraph/conc"
+
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+const (
+	readWait = time.Second
+	dueEvery = 2 * time.Second // letters that were redriven are looked for
+	maxRead  = 4 << 20         // bytes that a read should bring
+)
+
+// run is one run of a projection. It does one step after another, each of which may be done again:
+//
+//	stands by ──▶ begins ──▶ reads ──▶ folds ──▶ commits ──▶ reads ...
+//	    ▲                                 ▲         │
+//	    └── another owns ── fenced ───────┘ failed ─┘  one message gives way, or is tried again
+type run struct {
+	*Projection
+	owner *stream.Owner
+	log   *slog.Logger
+	calls context.Context // of all calls; it outlives Run's
+
+	fenced atomic.Bool // a beat was refused
+	begun  bool        // under this ownership
+	looked time.Time   // for what is due
+
+	entries []entry // read, and not committed
+	upTo    int     // fold so many of them only; 0: as many as fit
+	batch   batch
+	writes  writes
+	ending  *commitment // of the batch, once it is folded: only a commit may follow, for one may be on its way
+
+	messages, bytes int // the most that an entry had of late
+
+	ahead chan reading // a read that is under way
+	reads conc.WaitGroup
+}
+
+func (r *run) loop(ctx context.Context) error {
+	for try := 0; ctx.Err() == nil || r.ending != nil && r.calls.Err() == nil; {
+		err := r.step(ctx)
+		if err == nil {
+			try = 0
+			continue
+		}
+		if ctx.Err() != nil && r.ending == nil {
+			return nil
+		}
+		try++
+		switch reactionTo(err) {
+		case ask:
+			if err = r.sync(); err == nil && try < 4 {
+				continue
+			}
+			if err != nil && reactionTo(err) == giveUp {
+				return r.failed(err)
+			}
+		case giveUp:
+			return r.failed(err)
+		}
+		r.log.Warn("step failed, it is tried again", slog.Int("try", try), slog.Any("err", err))
+		tier.Pause(r.calls, tier.CallDelay(try))
+	}
+	return nil
+}
+
+func (r *run) failed(err error) error {
+	return fmt.Errorf("projection %s of %s: %w", r.cursor.Name(), r.cursor.Address(), err)
+}
+
+func (r *run) step(ctx context.Context) error {
+	switch {
+	case r.fenced.Swap(false):
+		return tier.ErrFenced
+	case !r.owner.Owns():
+		r.drop()
+		_, err := r.owner.Read(ctx, 1, readWait) // waits for the ownership, and is fenced when it is there
+		return err
+	case !r.begun:
+		epoch, checkpoint := r.owner.Standing()
+		err := r.sink.begin(r.calls, epoch, checkpoint)
+		r.begun = err == nil
+		return err
+	case r.ending != nil:
+		return r.commit()
+	case len(r.entries) > 0:
+		return r.fold(ctx)
+	}
+	return r.read(ctx)
+}
+
+// sync asks who owns. What was read is kept only if it still is held, by the same ownership. A read that is under way is waited
+// for: it began at a place that Sync may find to be another one.
+func (r *run) sync() error {
+	leased, _ := r.arrived()
+	r.took(leased, false)
+	held, err := r.owner.Sync(r.calls)
+	if err == nil && len(held) == 0 {
+		r.drop()
+	}
+	return err
+}
+
+func (r *run) drop() {
+	r.begun, r.entries, r.upTo, r.ending = false, nil, 0, nil
+}
+
+// read reads entries, or takes up letters that were redriven.
+func (r *run) read(ctx context.Context) error {
+	if _, checkpoint := r.owner.Standing(); !checkpoint.IsZero() && time.Since(r.looked) >= dueEvery {
+		taken, err := r.owner.Due(r.calls, r.cfg.Batch)
+		if err != nil {
+			return err
+		}
+		r.looked = time.Now()
+		if len(taken.Leased) > 0 {
+			r.took(taken.Leased, true)
+			return nil
+		}
+	}
+	if r.ahead == nil {
+		r.readAhead(ctx)
+	}
+	leased, err := r.arrived()
+	if err != nil {
+		return err
+	}
+	if r.took(leased, false); len(leased) > 0 {
+		r.readAhead(ctx) // while these are folded and committed
+	}
+	return nil
+}
+
+// reading is what a read brought.
+type reading struct {
+	leased []tier.Leased
+	err    error
+}
+
+func (r *run) readAhead(ctx context.Context) {
+	n := 1
+	if r.bytes > 0 {
+		n = max(1, min(r.cfg.Batch/r.messages, maxRead/r.bytes))
+	}
+	ahead := make(chan reading, 1)
+	r.ahead = ahead
+	r.reads.Go(func() {
+		leased, err := r.owner.Read(ctx, n, readWait)
+		ahead <- reading{leased, err}
+	})
+}
+
+// arrived waits for the read that is under way, if there is one.
+func (r *run) arrived() ([]tier.Leased, error) {
+	if r.ahead == nil {
+		return nil, nil
+	}
+	got := <-r.ahead
+	r.ahead = nil
+	return got.leased, got.err
+}
+
+func (r *run) took(leased []tier.Leased, late bool) {
+	if len(leased) > 0 {
+		r.messages, r.bytes = r.messages*7/8, r.bytes*7/8
+	}
+	for _, l := range leased {
+		r.messages, r.bytes = max(1, r.messages, len(l.Records)), max(1, r.bytes, l.Bytes)
+		r.cfg.Upcasts.Records(l.Records, nil)
+		r.entries = append(r.entries, newEntry(l, late, r.cfg.Attempts))
+	}
+}
+
+// fold folds a batch. When a message fails, those of the entries before it are folded again, without it, and committed; then
+// it is the first, and is tried again until it succeeds or is given up.
+func (r *run) fold(ctx context.Context) (err error) {
+	n := fitting(r.entries, r.cfg.Batch)
+	if r.upTo > 0 {
+		n = min(n, r.upTo)
+	}
+	batchOf(&r.batch, r.entries[:n])
+	r.writes, err = r.sink.fold(r.calls, &r.batch)
+	if err == nil {
+		r.ending = commitmentOf(r.entries[:n], &r.batch, r.writes)
+		return nil
+	}
+	r.sink.forget()
+	failed, ok := errors.AsType[*foldError](err)
+	if !ok {
+		return err
+	}
+	at := r.batch.from[failed.index]
+	if at.entry > 0 {
+		r.upTo = at.entry
+		return nil
+	}
+	r.retry(ctx, at, failed.err)
+	return nil
+}
+
+// retry waits before a message is folded again, or gives it up.
+func (r *run) retry(ctx context.Context, at place, err error) {
+	e := &r.entries[at.entry]
+	verdict, pause := consumer.VerdictOf(err)
+	attempt := e.attempt(at.message)
+	switch {
+	case verdict == consumer.VerdictPermanent:
+		r.giveUp(at, err)
+		return
+	case verdict == consumer.VerdictSnooze:
+	case e.tries[at.message]+1 >= r.cfg.Attempts:
+		r.giveUp(at, fmt.Errorf("attempt %d of %d: %w", attempt, r.cfg.Attempts, err))
+		return
+	default:
+		if e.tries[at.message]++; verdict == consumer.VerdictRetry {
+			pause = tier.Doubled(e.tries[at.message], r.cfg.Backoff, max(r.cfg.Backoff, maxBackoff))
+		}
+		r.log.Warn("message not folded, it is tried again, and all after it wait", slog.String("entry", e.Records[at.message].Position.String()),
+			slog.Int("attempt", attempt), slog.Any("err", err))
+	}
+	tier.Pause(ctx, pause)
+}
+
+func (r *run) giveUp(at place, err error) {
+	e := &r.entries[at.entry]
+	e.reason[at.message] = clip(err.Error())
+	r.log.Error("message given up, it goes to the dead letters", slog.String("entry", e.Records[at.message].Position.String()),
+		slog.Int("attempt", e.attempt(at.message)), slog.Any("err", err))
+}
+
+func (r *run) commit() (err error) {
+	if c := r.ending; len(c.endings) == 0 {
+		_, err = r.owner.Settle(r.calls, c.entries)
+	} else {
+		err = r.owner.Advance(r.calls, c.entries, c.endings)
+	}
+	n := len(r.ending.entries)
+	if bad, ok := errors.AsType[*tier.OutputError](err); ok {
+		at, ok := culprit(bad, r.entries[:n], &r.batch, r.writes)
+		if !ok {
+			return err
+		}
+		r.giveUp(at, bad)
+		r.ending = nil
+		r.sink.forget()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.sink.committed()
+	clear(r.entries[:n])
+	r.entries, r.upTo, r.ending = r.entries[n:], 0, nil
+	return nil
+}
+
+// beat keeps the ownership, whatever a fold takes.
+func (r *run) beat(ctx context.Context) {
+	for tier.Pause(ctx, r.owner.Lease()/3) {
+		if _, err := r.owner.Renew(ctx, nil); errors.Is(err, tier.ErrFenced) {
+			r.fenced.Store(true)
+		}
+	}
+}
+
+// leave hands the ownership over, with what was read and not committed.
+func (r *run) leave() error {
+	leased, _ := r.arrived()
+	r.reads.Wait()
+	r.took(leased, false)
+	if r.calls.Err() != nil {
+		return nil // the lease ends by itself
+	}
+	held := make([]tier.Returned, len(r.entries))
+	for i := range r.entries {
+		held[i].Entry = r.entries[i].Entry
+	}
+	err := r.owner.Release(r.calls, held, 0)
+	if err == nil {
+		err = r.owner.Leave(r.calls)
+	}
+	if errors.Is(err, tier.ErrFenced) || tier.Classify(err) != nil {
+		return nil // another owns, or will when the lease has ended
+	}
+	return err
+}

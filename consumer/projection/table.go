@@ -1,0 +1,252 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+)
+
+// schemaField of a state holds its schema. No key is empty.
+const schemaField = ""
+
+const defaultCached = 100_000
+
+// Fold is the state after a message, given that before it, at first the zero S. It may change the state that it is given, and
+// depends on nothing else than its arguments. What it emits happens with the message, exactly once. It keeps neither d nor
+// what d holds.
+type Fold[S any] func(state S, d *consumer.Delivery) (S, error)
+
+// TableConfig of a Table. Address, Name and Fold are needed.
+type TableConfig[S any] struct {
+	Config
+	// Fold makes the state of a key from its messages.
+	Fold Fold[S]
+	// Key is the key whose state a message changes. Default the message's Key. Messages whose key is empty are passed over.
+	Key func(d *consumer.Delivery) string
+	// Codec is how states are stored. Default codec.Msgpack; codec.JSON is for readers that are other programs.
+	Codec codec.Codec[S]
+	// Schema is the number of S, as stored. A state of another one is refused, with advice to raise Version.
+	Schema int
+	// Rank gives each key a place in an order: a sorted set beside the states, with what it says of each state as the score.
+	// Nil: none.
+	Rank func(state S) float64
+	// Cached is how many states are kept in memory, at most and beside those of a batch. Default 100,000. Small, they are read
+	// again; large, memory grows.
+	Cached int
+}
+
+func (c *TableConfig[S]) setDefaults() {
+	if c.Key == nil {
+		c.Key = func(d *consumer.Delivery) string { return d.Key }
+	}
+	if c.Codec == nil {
+		c.Codec = codec.Msgpack[S]()
+	}
+	if c.Cached == 0 {
+		c.Cached = defaultCached
+	}
+}
+
+// Table is a projection into a hash at the server: a field for each key, which holds its state.
+type Table[S any] struct {
+	*Projection
+	cfg   TableConfig[S]
+	cells map[string]*cell[S] // as the server has them, but for those of the batch
+	dirty []string            // keys of the batch, in order
+	fresh bool                // nothing was folded yet: whatever stands there is of another one
+}
+
+// cell is the state of a key.
+type cell[S any] struct {
+	value S
+	there bool
+	dirty bool
+}
+
+// NewTable checks the configuration. It sends nothing.
+func NewTable[S any](client *tier.Client, cfg TableConfig[S]) (*Table[S], error) {
+	if cfg.Fold == nil {
+		return nil, fmt.Errorf("%w: Fold is needed: it says what a message means", consumer.ErrConfig)
+	}
+	if cfg.Cached < 0 {
+		return nil, fmt.Errorf("%w: Cached is %d, want more than nothing", consumer.ErrConfig, cfg.Cached)
+	}
+	cfg.setDefaults()
+	t := &Table[S]{cfg: cfg}
+	var err error
+	if t.Projection, err = newProjection(client, cfg.Config, tableSink[S]{t}); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// State is the name of the state, a hash; that of the order is RankOf(State()).
+func (t *Table[S]) State() string { return t.cursor.Name() }
+
+// RankOf is the name of the sorted set beside a state.
+func RankOf(state string) string { return state + ".rank" }
+
+// tableSink keeps the methods of a sink out of Table's.
+type tableSink[S any] struct{ t *Table[S] }
+
+func (s tableSink[S]) begin(ctx context.Context, _ uint64, checkpoint codec.EntryID) error {
+	s.forget()
+	s.t.fresh = checkpoint.IsZero()
+	return s.load(ctx, nil)
+}
+
+func (s tableSink[S]) forget() { s.t.cells, s.t.dirty = map[string]*cell[S]{}, nil }
+
+func (s tableSink[S]) committed() {
+	for _, key := range s.t.dirty {
+		s.t.cells[key].dirty = false
+	}
+	s.t.dirty, s.t.fresh = s.t.dirty[:0], false
+	if len(s.t.cells) > s.t.cfg.Cached {
+		s.forget()
+	}
+}
+
+func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) {
+	t := s.t
+	keys := make([]string, len(b.deliveries))
+	var missing []string
+	for i := range b.deliveries {
+		if keys[i], err = t.key(&b.deliveries[i]); err != nil {
+			return w, &foldError{i, err}
+		}
+		if keys[i] != "" && t.cells[keys[i]] == nil {
+			key := strings.Clone(keys[i]) // of the server's reply, which is large
+			t.cells[key] = &cell[S]{}
+			missing = append(missing, key)
+		}
+	}
+	if err = s.load(ctx, missing); err != nil {
+		return w, err
+	}
+	for i := range b.deliveries {
+		if keys[i] == "" {
+			continue
+		}
+		c := t.cells[keys[i]]
+		if err := t.foldOne(c, &b.deliveries[i]); err != nil {
+			return w, &foldError{i, err}
+		}
+		if !c.dirty {
+			c.dirty = true
+			t.dirty = append(t.dirty, strings.Clone(keys[i]))
+		}
+	}
+	if t.fresh {
+		w.before = []tier.Output{tier.Delete(t.State()), tier.HashSet(t.State(), schemaField, strconv.Itoa(t.cfg.Schema))}
+		if t.cfg.Rank != nil {
+			w.before = append(w.before, tier.Delete(RankOf(t.State())))
+		}
+	}
+	for _, key := range t.dirty {
+		if err := t.store(&w, key, t.cells[key]); err != nil {
+			return w, &foldError{lastOf(keys, key), err}
+		}
+	}
+	return w, nil
+}
+
+// lastOf is the message after which the state cannot be stored.
+func lastOf(keys []string, key string) int {
+	for i := len(keys) - 1; i > 0; i-- {
+		if keys[i] == key {
+			return i
+		}
+	}
+	return 0
+}
+
+// load reads the states of keys, and looks whether the state is there at all.
+func (s tableSink[S]) load(ctx context.Context, keys []string) error {
+	t := s.t
+	if t.fresh {
+		return nil
+	}
+	fields, err := t.client.StateFields(ctx, t.cursor.Address().Scope, t.State(), append(keys, schemaField)...)
+	if err != nil {
+		return err
+	}
+	switch schema := fields[len(keys)]; {
+	case !schema.OK:
+		return &StateLostError{Stream: t.cursor.Address().String(), State: t.State()}
+	case schema.Value != strconv.Itoa(t.cfg.Schema):
+		return &SchemaError{State: t.State(), Have: schema.Value, Want: t.cfg.Schema}
+	}
+	for i, key := range keys {
+		if c := t.cells[key]; fields[i].OK {
+			if c.value, err = decode(t.cfg.Codec, fields[i].Value); err != nil {
+				return fmt.Errorf("state %s, key %.64q: %w", t.State(), key, err)
+			}
+			c.there = true
+		}
+	}
+	return nil
+}
+
+func decode[S any](c codec.Codec[S], text string) (S, error) {
+	return c.Decode(&codec.Message{Data: []byte(text), Format: codec.FormatMsgpack})
+}
+
+func (t *Table[S]) key(d *consumer.Delivery) (key string, err error) {
+	defer caught(&err)
+	return t.cfg.Key(d), nil
+}
+
+func (t *Table[S]) foldOne(c *cell[S], d *consumer.Delivery) (err error) {
+	defer caught(&err)
+	value, err := t.cfg.Fold(c.value, d)
+	if errors.Is(err, ErrRemove) {
+		var zero S
+		c.value, c.there = zero, false
+		return nil
+	}
+	c.value, c.there = value, true
+	return err
+}
+
+// caught makes a panic the error of its message.
+func caught(err *error) {
+	if v := recover(); v != nil {
+		*err = &consumer.PanicError{Value: v, Stack: debug.Stack()}
+	}
+}
+
+// store adds the outputs of a key.
+func (t *Table[S]) store(w *writes, key string, c *cell[S]) (err error) {
+	defer caught(&err)
+	state := t.State()
+	if !c.there {
+		w.after = append(w.after, tier.Remove(state, key))
+		if t.cfg.Rank != nil {
+			w.after = append(w.after, tier.Remove(RankOf(state), key))
+		}
+		return nil
+	}
+	var m codec.Message
+	if err := t.cfg.Codec.Encode(&m, c.value); err != nil {
+		return err
+	}
+	w.after = append(w.after, tier.HashSet(state, key, string(m.Data)))
+	if t.cfg.Rank == nil {
+		return nil
+	}
+	score := t.cfg.Rank(c.value)
+	if math.IsNaN(score) {
+		return fmt.Errorf("projection: the rank of %.64q is no number", key)
+	}
+	w.after = append(w.after, tier.SortedAdd(RankOf(state), key, score))
+	return nil
+}

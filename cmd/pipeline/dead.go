@@ -193,6 +193,9 @@ func (d *dead) none(ctx context.Context, client *tier.Client) error {
 }
 
 func (d *dead) exists(ctx context.Context, client *tier.Client) (bool, error) {
+	if c, err := cursorNamed(ctx, client, d.addr, d.group); c != nil || err != nil {
+		return c != nil, err
+	}
 	groups, err := stream.Groups(ctx, client, d.addr.String())
 	return slices.ContainsFunc(groups, func(g stream.GroupInfo) bool { return g.Name == d.group }), err
 }

@@ -16,7 +16,7 @@ import (
 func groupCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "group",
-		Short: "Move a group to another place, pause it, or delete it",
+		Short: "Move a group or a cursor to another place, pause it, or delete it",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  runParent,
 	}
@@ -41,7 +41,8 @@ func groupReset(a *app) *cobra.Command {
 		Long: `Move a group to another place: head is the oldest message, new what is appended
 from now on; or an id, an entry or a time as in 'pipeline range --from'. What its
 consumers hold is forgotten, and they go on from there at once; messages that
-they have handled may come again. Dead letters stay.
+they have handled may come again. Dead letters stay. Of a cursor the owner goes on
+there, and what the stream has now counts as a replay.
 
 On a terminal it shows the group and wants its name typed; elsewhere it needs
 --yes. --dry-run changes nothing.`,
@@ -51,7 +52,7 @@ On a terminal it shows the group and wants its name typed; elsewhere it needs
 			if c.to.text == "" {
 				return usagef("want the place to go to: --to head, new, an id, an entry, or a time")
 			}
-			return c.run(cmd.Context(), args[0], c.reset)
+			return c.run(cmd.Context(), args[0], "move", c.reset)
 		},
 	}
 	c.command(cmd)
@@ -71,7 +72,9 @@ On a terminal it shows the group and wants its name typed; elsewhere it needs
 --yes. --dry-run changes nothing.`,
 		Example: `  pipeline group delete shop/orders --group mailer --dry-run
   pipeline group delete shop/orders --group mailer --yes`,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0], c.delete) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args[0], "delete", c.delete)
+		},
 	}
 	c.command(cmd)
 	return cmd
@@ -83,7 +86,7 @@ func (c *groupChange) command(cmd *cobra.Command) {
 	c.flags(cmd)
 }
 
-func (c *groupChange) run(ctx context.Context, address string, change func(context.Context, *tier.Client, *stream.GroupInfo) error) (err error) {
+func (c *groupChange) run(ctx context.Context, address, verb string, change func(context.Context, *tier.Client, *stream.GroupInfo) error) (err error) {
 	if c.addr, err = tier.ParseAddress(address); err != nil {
 		return err
 	}
@@ -94,6 +97,13 @@ func (c *groupChange) run(ctx context.Context, address string, change func(conte
 		return err
 	}
 	return c.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
+		cursor, err := cursorNamed(ctx, client, c.addr, c.group)
+		if err != nil {
+			return err
+		}
+		if cursor != nil {
+			return c.changeCursor(ctx, client, verb, cursor)
+		}
 		was, err := groupNamed(ctx, client, c.addr, c.group)
 		if err != nil {
 			return err

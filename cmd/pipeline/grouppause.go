@@ -21,7 +21,7 @@ ends or starts meanwhile. Consumers of other programs do not heed it.
 
 Once more, it does nothing.`,
 		Example: `  pipeline group pause shop/orders --group mailer`,
-	}, (*stream.Group).Pause)
+	}, (*stream.Group).Pause, (*stream.Cursor).Pause)
 }
 
 func groupResume(a *app) *cobra.Command {
@@ -30,11 +30,11 @@ func groupResume(a *app) *cobra.Command {
 		Long: `Let a paused group go on. Its consumers do so within a second or two. Of a group
 that is not paused it changes nothing.`,
 		Example: `  pipeline group resume shop/orders --group mailer`,
-	}, (*stream.Group).Resume)
+	}, (*stream.Group).Resume, (*stream.Cursor).Resume)
 }
 
 // groupTurn is a command that can be taken back, and so asks nobody.
-func groupTurn(a *app, verb string, cmd *cobra.Command, turn func(*stream.Group, context.Context) error) *cobra.Command {
+func groupTurn(a *app, verb string, cmd *cobra.Command, turn func(*stream.Group, context.Context) error, turnCursor func(*stream.Cursor, context.Context) error) *cobra.Command {
 	var group string
 	cmd.Use = verb + " ADDR --group NAME"
 	cmd.Args = arguments(1, 1, "the address of a stream, as in shop/orders")
@@ -48,6 +48,22 @@ func groupTurn(a *app, verb string, cmd *cobra.Command, turn func(*stream.Group,
 			return wantsGroup(addr)
 		}
 		return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
+			cursor, err := cursorNamed(ctx, client, addr, group)
+			if err != nil {
+				return err
+			}
+			if cursor != nil {
+				c, err := stream.NewCursor(client, stream.CursorConfig{Address: addr.String(), Name: group, Start: stream.Head()})
+				if err == nil {
+					err = turnCursor(c, ctx)
+				}
+				if err != nil {
+					return err
+				}
+				return a.printTurn(verb, "cursor", addr, &stream.GroupInfo{
+					Name: cursor.Name, Lag: cursor.Lag, LagExact: cursor.LagExact, Parked: cursor.Parked, Paused: cursor.Paused,
+				})
+			}
 			was, err := groupNamed(ctx, client, addr, group)
 			if err != nil {
 				return err
@@ -59,25 +75,25 @@ func groupTurn(a *app, verb string, cmd *cobra.Command, turn func(*stream.Group,
 			if err != nil {
 				return err
 			}
-			return a.printTurn(verb, addr, was)
+			return a.printTurn(verb, "group", addr, was)
 		})
 	}
 	return cmd
 }
 
-func (a *app) printTurn(verb string, addr tier.Address, was *stream.GroupInfo) error {
+func (a *app) printTurn(verb, kind string, addr tier.Address, was *stream.GroupInfo) error {
 	paused := verb == "pause"
 	if !a.json() {
 		did := map[string]string{"pause": "paused", "resume": "resumed"}[verb]
 		if was.Paused == paused {
-			return a.print(fmt.Sprintf("group %s of %s was %s already\n", was.Name, addr, map[bool]string{true: "paused", false: "not paused"}[paused]))
+			return a.print(fmt.Sprintf("%s %s of %s was %s already\n", kind, was.Name, addr, map[bool]string{true: "paused", false: "not paused"}[paused]))
 		}
-		return a.print(fmt.Sprintf("%s group %s of %s: lag %s, %d pending, %d parked\n", did, was.Name, addr, lagText(was), was.Pending, was.Parked))
+		return a.print(fmt.Sprintf("%s %s %s of %s: lag %s, %d pending, %d parked\n", did, kind, was.Name, addr, lagText(was), was.Pending, was.Parked))
 	}
 	return a.printObject(struct {
 		Action  string `json:"action"`
 		Stream  string `json:"stream"`
 		Group   string `json:"group"`
 		Changed bool   `json:"changed"`
-	}{verb + "-group", addr.String(), was.Name, was.Paused != paused})
+	}{verb + "-" + kind, addr.String(), was.Name, was.Paused != paused})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,9 +17,10 @@ func groupsCommand(a *app) *cobra.Command {
 	var consumers bool
 	cmd := &cobra.Command{
 		Use:   "groups ADDR",
-		Short: "List the groups of a stream: how far each is, and what it holds",
-		Long: `List the groups of a stream. LAG is how many entries (a pack is one) the group
-was not given yet; "~" marks the most it can be, where the server cannot tell.
+		Short: "List the groups and cursors of a stream: how far each is, and what it holds",
+		Long: `List the groups of a stream, and its cursors, which are groups that one consumer
+at a time owns. LAG is how many entries (a pack is one) the group was not given
+yet; "~" marks the most it can be, where the server cannot tell.
 PENDING is how many were given to consumers and are not acknowledged, PARKED how
 many failed and wait to be tried again. The ages are those of the oldest entry not
 given yet and of the oldest pending one.
@@ -34,6 +36,13 @@ DEAD how old the oldest of each is (of more than 200 parked ones, of those due
 first and last). LEASE is how long a consumer may be silent before the others
 take over what it holds. START is where the group was made to begin, FLOOR up to
 where everything is settled. Narrow terminals leave these out, the last first.
+
+Of a cursor, OWNER is who owns it, and EPOCH grows whenever it changes hands.
+STATE is active while somebody owns it, dead when nobody does and there is
+something to do. CRASHES is how often it was taken over at its checkpoint: with
+two, what comes next is taken one entry at a time, as it may be what ends its
+owners. CHECKPOINT is the entry up to which all is handled, parked or given up,
+AGE how long ago that one was appended.
 
 With --consumers, the consumers follow: members are those of this program and its
 library, which beat; raw are all others, by when the server last heard them. A
@@ -59,23 +68,39 @@ func (a *app) groups(ctx context.Context, client *tier.Client, addr tier.Address
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 {
+	cursors, err := cursorsOf(ctx, client, addr)
+	if err != nil {
+		return err
+	}
+	if len(list)+len(cursors) == 0 {
 		if err := declared(ctx, client, addr); err != nil {
 			return err
 		}
 		a.note("%s has no groups: 'pipeline consume %s --group NAME' makes one", addr, addr)
 		return nil
 	}
-	a.done = len(list)
+	a.done = len(list) + len(cursors)
 	if a.json() {
 		for i := range list {
 			if err := a.printObject(groupJSON(&list[i], consumers, part)); err != nil {
 				return err
 			}
 		}
+		for i := range cursors {
+			if err := a.printObject(cursorJSON(&cursors[i], part)); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
-	if err := a.print(show.Table(a.groupsTable(list))); err != nil || !consumers {
+	var tables []string
+	if len(list) > 0 {
+		tables = append(tables, show.Table(a.groupsTable(list)))
+	}
+	if len(cursors) > 0 {
+		tables = append(tables, show.Table(a.cursorsTable(cursors)))
+	}
+	if err := a.print(strings.Join(tables, "\n")); err != nil || !consumers || len(list) == 0 {
 		return err
 	}
 	if !slices.ContainsFunc(list, func(g stream.GroupDetail) bool { return len(g.Who) > 0 }) {
@@ -126,6 +151,7 @@ func groupJSON(g *stream.GroupDetail, consumers bool, part string) any {
 	}
 	return struct {
 		Partition     string            `json:"partition,omitempty"`
+		Kind          string            `json:"kind"`
 		Group         string            `json:"group"`
 		State         stream.GroupState `json:"state"`
 		Lag           int64             `json:"lag"`
@@ -151,7 +177,7 @@ func groupJSON(g *stream.GroupDetail, consumers bool, part string) any {
 		DeadAge       float64           `json:"oldest_dead_seconds"`
 		Who           []consumerJSON    `json:"consumer_list,omitzero"`
 	}{
-		part, g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Parked, g.Consumers, g.Dead,
+		part, "group", g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Parked, g.Consumers, g.Dead,
 		entryText(g.OldestUnread), g.OldestUnreadAge.Seconds(), entryText(g.OldestPending), g.OldestPendingAge.Seconds(),
 		entryText(g.LastDelivered), entryText(g.Start), entryText(g.Floor), g.Lease.Seconds(), g.Paused, since, due,
 		entryText(g.OldestParked), g.OldestParkedAge.Seconds(), entryText(g.OldestDead), g.OldestDeadAge.Seconds(), who,

@@ -31,7 +31,7 @@ func TestPartitions(t *testing.T) {
 		}
 	}
 	require.Equal(t, 9, n)
-	require.Contains(t, p.ok("groups", "shop/orders").out, `{"partition":"shop/orders@0","group":"g"`)
+	require.Contains(t, p.ok("groups", "shop/orders").out, `{"partition":"shop/orders@0","kind":"group","group":"g"`)
 	for _, command := range []string{"range", "tail"} {
 		r := p.run(command, "shop/orders")
 		require.Equal(t, 1, r.code)

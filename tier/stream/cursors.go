@@ -33,6 +33,11 @@ type CursorInfo struct {
 	// Paused: nothing is read until somebody resumes the cursor, whoever owns it.
 	Paused      bool
 	PausedSince time.Time // zero where that is not known
+	// State is Active when somebody owns it, Idle when nobody does and there is nothing to do, Dead when there is; Paused
+	// whoever owns it.
+	State GroupState
+	// CheckpointAge is how long ago the entry of the checkpoint was appended, by the server's clock; 0: there is none.
+	CheckpointAge time.Duration
 }
 
 // Owned tells whether somebody owned the cursor at a time of the server's clock.
@@ -57,16 +62,38 @@ func Cursors(ctx context.Context, client *tier.Client, address string) ([]Cursor
 	if err := info.ask(ctx, p.client); err != nil {
 		return nil, err
 	}
+	now, err := client.Now(ctx, p.addr.LogKey())
+	if err != nil {
+		return nil, err
+	}
 	list := make([]CursorInfo, 0, len(rows))
 	for name, row := range rows {
 		c := cursorOf(name, row)
 		if err := p.countCursor(ctx, &c, info); err != nil {
 			return nil, err
 		}
+		c.judge(now)
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(a, b CursorInfo) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+// judge says what state the cursor is in, and how old its checkpoint is.
+func (c *CursorInfo) judge(now time.Time) {
+	if !c.Checkpoint.IsZero() {
+		c.CheckpointAge = max(0, now.Sub(c.Checkpoint.Time()))
+	}
+	switch {
+	case c.Paused:
+		c.State = Paused
+	case c.Owned(now):
+		c.State = Active
+	case c.Lag+c.Parked > 0:
+		c.State = Dead
+	default:
+		c.State = Idle
+	}
 }
 
 // cursorRows are the values of each cursor that there is.

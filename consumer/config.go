@@ -159,6 +159,14 @@ func (c *Config) validate() error {
 	return nil
 }
 
+// unbatched refuses what only a batch handler has.
+func (c *Config) unbatched() error {
+	if c.BatchSize != 0 || c.BatchWait != 0 {
+		return fmt.Errorf("%w: BatchSize and BatchWait are for NewBatch", ErrConfig)
+	}
+	return nil
+}
+
 // defaultName is host and process id, in the letters of a name.
 func defaultName() string {
 	host, err := os.Hostname()

@@ -25,8 +25,8 @@ func New(source Source, handler Handler, cfg Config) (*Consumer, error) {
 	if source == nil || handler == nil {
 		return nil, fmt.Errorf("%w: a consumer needs a source and a handler", ErrConfig)
 	}
-	if cfg.BatchSize != 0 || cfg.BatchWait != 0 {
-		return nil, fmt.Errorf("%w: BatchSize and BatchWait are for NewBatch", ErrConfig)
+	if err := cfg.unbatched(); err != nil {
+		return nil, err
 	}
 	return newConsumer(source, handler, nil, cfg)
 }

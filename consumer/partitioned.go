@@ -36,6 +36,9 @@ func NewPartitioned(cursor *stream.PartitionedCursor, handler Handler, cfg Confi
 	if cursor == nil || handler == nil {
 		return nil, fmt.Errorf("%w: a consumer needs a cursor and a handler", ErrConfig)
 	}
+	if err := cfg.unbatched(); err != nil {
+		return nil, err
+	}
 	cfg.setDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err

@@ -297,6 +297,8 @@ func TestPartitionedEnds(t *testing.T) {
 		require.ErrorIs(t, p.Run(t.Context()), consumer.ErrRan)
 		_, err = consumer.NewPartitioned(nil, nil, consumer.Config{})
 		require.ErrorIs(t, err, consumer.ErrConfig)
+		_, err = consumer.NewPartitioned(cursor, func(context.Context, *consumer.Delivery) error { return nil }, consumer.Config{BatchSize: 2})
+		require.ErrorIs(t, err, consumer.ErrConfig, "a batch size, of which no consumer of a partition would make use")
 	})
 }
 

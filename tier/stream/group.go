@@ -51,18 +51,23 @@ func (e *LeaseDiffersError) Error() string {
 
 // NewGroup checks the configuration. It sends nothing.
 func NewGroup(client *tier.Client, cfg GroupConfig) (*Group, error) {
+	return newGroup(client, "group", cfg)
+}
+
+// newGroup is NewGroup for a cursor as well, which is configured in the same way: kind is what errors call it.
+func newGroup(client *tier.Client, kind string, cfg GroupConfig) (*Group, error) {
 	place, err := newPlace(client, cfg.Address)
 	if err != nil {
 		return nil, err
 	}
-	if err := tier.CheckName("group", cfg.Name); err != nil {
+	if err := tier.CheckName(kind, cfg.Name); err != nil {
 		return nil, err
 	}
 	if cfg.Start.kind == startNone {
-		return nil, fmt.Errorf("%w: group %s: declare where it starts: Head, New, FromEntry, FromID or FromTime", ErrBadCall, cfg.Name)
+		return nil, fmt.Errorf("%w: %s %s: declare where it starts: Head, New, FromEntry, FromID or FromTime", ErrBadCall, kind, cfg.Name)
 	}
 	if cfg.Lease != 0 && cfg.Lease < MinLease {
-		return nil, fmt.Errorf("%w: group %s: a lease of %s is below %s", ErrBadCall, cfg.Name, cfg.Lease, MinLease)
+		return nil, fmt.Errorf("%w: %s %s: a lease of %s is below %s", ErrBadCall, kind, cfg.Name, cfg.Lease, MinLease)
 	}
 	cfg.Lease = cfg.Lease.Truncate(time.Millisecond)
 	return &Group{place: place, cfg: cfg}, nil

@@ -36,8 +36,8 @@ type Member struct {
 
 // Join creates the group if there is none and makes a member of it, under a name that no other has.
 func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
-	name := prefix + "-" + strings.ToLower(rand.Text()[:8])
-	if err := tier.CheckName("consumer", name); err != nil {
+	name, err := memberName(prefix)
+	if err != nil {
 		return nil, err
 	}
 	is, err := g.createNew(ctx)
@@ -49,6 +49,12 @@ func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// memberName is a name that no other member has.
+func memberName(prefix string) (string, error) {
+	name := prefix + "-" + strings.ToLower(rand.Text()[:8])
+	return name, tier.CheckName("consumer", name)
 }
 
 // Name of the consumer.

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -36,21 +35,11 @@ type Cursor struct {
 
 // NewCursor checks the configuration. It sends nothing.
 func NewCursor(client *tier.Client, cfg CursorConfig) (*Cursor, error) {
-	place, err := newPlace(client, cfg.Address)
+	g, err := newGroup(client, "cursor", GroupConfig(cfg))
 	if err != nil {
 		return nil, err
 	}
-	if err := tier.CheckName("cursor", cfg.Name); err != nil {
-		return nil, err
-	}
-	if cfg.Start.kind == startNone {
-		return nil, fmt.Errorf("%w: cursor %s: declare where it starts: Head, New, FromEntry, FromID or FromTime", ErrBadCall, cfg.Name)
-	}
-	if cfg.Lease != 0 && cfg.Lease < MinLease {
-		return nil, fmt.Errorf("%w: cursor %s: a lease of %s is below %s", ErrBadCall, cfg.Name, cfg.Lease, MinLease)
-	}
-	cfg.Lease = cfg.Lease.Truncate(time.Millisecond)
-	return &Cursor{place: place, cfg: cfg}, nil
+	return &Cursor{place: g.place, cfg: CursorConfig(g.cfg)}, nil
 }
 
 // Name of the cursor.
@@ -64,8 +53,8 @@ func (c *Cursor) Address() tier.Address { return c.place.addr }
 //
 // Errors: ErrStreamRemoved, ErrCursorDeleted, *NameTakenError, *LeaseDiffersError, *FutureStartError.
 func (c *Cursor) Join(ctx context.Context, prefix string) (*Owner, error) {
-	name := prefix + "-" + strings.ToLower(rand.Text()[:8])
-	if err := tier.CheckName("consumer", name); err != nil {
+	name, err := memberName(prefix)
+	if err != nil {
 		return nil, err
 	}
 	if err := c.group().reachable(ctx, c.cfg.Start); err != nil {
@@ -80,7 +69,7 @@ func (c *Cursor) Join(ctx context.Context, prefix string) (*Owner, error) {
 
 // group is one of the same name and start, for what both have alike.
 func (c *Cursor) group() *Group {
-	return &Group{place: c.place, cfg: GroupConfig{Address: c.cfg.Address, Name: c.cfg.Name, Start: c.cfg.Start, Lease: c.cfg.Lease}}
+	return &Group{place: c.place, cfg: GroupConfig(c.cfg)}
 }
 
 // Reset moves the cursor to another start, with all that it had parked forgotten. Its owner is refused once and goes on

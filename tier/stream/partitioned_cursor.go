@@ -2,11 +2,9 @@ package stream
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/tier"
@@ -53,8 +51,7 @@ func (c *PartitionedCursor) Partition(k int) (*Cursor, error) {
 
 // Join makes the name of a member that no other has. It sends nothing.
 func (c *PartitionedCursor) Join(prefix string) (string, error) {
-	name := prefix + "-" + strings.ToLower(rand.Text()[:8])
-	return name, tier.CheckName("consumer", name)
+	return memberName(prefix)
 }
 
 // Attend says that a member is there, and answers who is, itself too, and how many partitions there are to own: while their number

@@ -160,7 +160,7 @@ func (r *run) reconcile(held []tier.Held) (unknown []tier.Held) {
 	return unknown
 }
 
-// refusesCommit tells whether the server refused to put entries aside in a way that concerns these only.
+// refusesCommit tells whether the server refused to commit entries in a way that concerns these only.
 func refusesCommit(err error) bool {
 	for _, class := range []*tier.Class{tier.ErrStoreFull, tier.ErrMisconf, tier.ErrPermission, tier.ErrWrongType} {
 		if errors.Is(err, class) {

@@ -151,7 +151,7 @@ func (f *flight) handedBack() tier.Returned {
 	return h
 }
 
-// held is the entry as it is released when the server refuses to put it aside: as it was, this delivery counted.
+// held is the entry as it is released when the server refuses to commit it: as it was, this delivery counted.
 func (f *flight) held() tier.Returned {
 	return tier.Returned{Held: tier.Held{Entry: f.entry, Deliveries: f.deliveries}}
 }

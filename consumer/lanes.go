@@ -189,8 +189,8 @@ func (s *lanes) unpark(e codec.EntryID) {
 	delete(s.places, e)
 }
 
-// putAside notes when the messages of an entry are due, now that they are parked, and forgets those that were given up.
-func (s *lanes) putAside(f *flight, first time.Duration) {
+// committed notes when the messages of an entry are due, now that they are parked, and forgets those that were given up.
+func (s *lanes) committed(f *flight, first time.Duration) {
 	due := s.now().Add(first)
 	for i := range f.messages {
 		m := &f.messages[i]

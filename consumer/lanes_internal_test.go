@@ -121,7 +121,7 @@ func (w *world) finish(i int, err error) {
 	w.tr.finish(r.f, r.m, err)
 }
 
-// How a call to put an entry aside ends.
+// How a call to commit an entry ends.
 const (
 	obeyed  = iota
 	refused // by a full server
@@ -148,24 +148,24 @@ func (w *world) settle(how int) bool {
 	case toForget:
 		w.tr.remove(f)
 	case toHandBack:
-		w.tr.park(e.id, w.clock)
+		w.tr.release(e.id, w.clock)
 		e.place, e.count = loose, e.count-1
 	case toSettle:
 		w.close(f, e)
 		e.place = gone
 		w.tr.remove(f)
 	case toCommit:
-		w.putAside(f, e, how)
+		w.commit(f, e, how)
 	}
 	return true
 }
 
-func (w *world) putAside(f *flight, e *worldEntry, how int) {
+func (w *world) commit(f *flight, e *worldEntry, how int) {
 	a := f.ending()
 	if e.place == mine { // or an earlier call had its effect
 		if how == refused {
 			e.place = loose
-			w.tr.park(e.id, w.clock.Add(time.Minute))
+			w.tr.release(e.id, w.clock.Add(time.Minute))
 			return
 		}
 		w.close(f, e)
@@ -180,7 +180,7 @@ func (w *world) putAside(f *flight, e *worldEntry, how int) {
 		w.through = append(w.through, f)
 		return
 	}
-	w.tr.putAside(f, firstDue(a.Open))
+	w.tr.committed(f, firstDue(a.Open))
 }
 
 func (w *world) close(f *flight, e *worldEntry) {
@@ -320,7 +320,7 @@ func TestLanes(t *testing.T) {
 		w.learn()
 		vanish := func(e *worldEntry) {
 			e.place = gone
-			w.others = w.others || w.tr.flights[e.id] != nil // and put aside, which this consumer has not heard yet
+			w.others = w.others || w.tr.flights[e.id] != nil // and parked, which this consumer has not heard yet
 			w.tr.vanished([]codec.EntryID{e.id})
 		}
 		t.Repeat(map[string]func(*rapid.T){

@@ -109,7 +109,7 @@ func (f *fetcher) takeDue(n int) bool {
 		}
 		f.size.learn(taken.Leased)
 		f.closeIfStopping()
-		f.desk.takeNew(taken.Leased) // what is in flight still was put aside by a call whose reply was lost
+		f.desk.takeNew(taken.Leased) // what is in flight still was parked by a call whose reply was lost
 		f.brought(taken, time.Now())
 		return nil
 	})

@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 		paused:         f.gauge("paused", "1 while the group is paused, so that nothing is fetched."),
 		settled:        f.counter("settled_entries_total", "Entries settled."),
 		takenOver:      f.counter("taken_over_entries_total", "Entries taken over after their lease had ended or they were released."),
-		parked:         f.counter("parked_messages_total", "Messages that were put aside to come again later."),
+		parked:         f.counter("parked_messages_total", "Messages that were parked, to come again later."),
 		dead:           map[string]prometheus.Counter{},
 		commitFailures: f.counter("commit_failures_total", "Entries that the server refused to park, to move to the dead letters, or to commit with outputs; they stay pending. Someone has to act."),
 		released:       map[string]prometheus.Counter{},

@@ -48,16 +48,16 @@ func firstDue(open []tier.Open) (first time.Duration) {
 	return first
 }
 
-// putAside ends the flight of an entry that was parked until its first message is due, in first, or is in the dead letters.
-func (t *tracker) putAside(f *flight, first time.Duration) {
+// committed ends the flight of an entry that was committed; the first of what is open of it is due in first.
+func (t *tracker) committed(f *flight, first time.Duration) {
 	if t.forget(f) && t.lanes != nil {
-		t.lanes.putAside(f, first)
+		t.lanes.committed(f, first)
 	}
 }
 
 // stray notes that an entry was released of which nobody knows what is in it.
 func (t *tracker) stray(e codec.EntryID, due time.Time) {
-	t.park(e, due)
+	t.release(e, due)
 	if t.lanes != nil && len(t.lanes.places[e]) == 0 {
 		t.lanes.strays[e] = true
 	}

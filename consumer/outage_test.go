@@ -22,7 +22,7 @@ import (
 // what the server gave out is not left lying for a lease. B46 for reads.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	for _, call := range []string{"read", "take over", "settle", "put aside", "due", "renew", "sync"} {
+	for _, call := range []string{"read", "take over", "settle", "commit", "due", "renew", "sync"} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
@@ -89,7 +89,7 @@ func TestFailedIsNotStranded(t *testing.T) {
 		p := newPuppet(s.source())
 		var failed atomic.Bool
 		p.before = func(_ context.Context, call string) error {
-			if call == "due" && p.made("put aside") == 1 && failed.CompareAndSwap(false, true) {
+			if call == "due" && p.made("commit") == 1 && failed.CompareAndSwap(false, true) {
 				return tier.Wrap(call, "", tier.ErrNetwork)
 			}
 			return nil

@@ -131,7 +131,7 @@ func (m pulled) Release(ctx context.Context, held []tier.Returned, delay time.Du
 }
 
 func (m pulled) Commit(ctx context.Context, entries []tier.Ending) error {
-	return m.p.call(ctx, "put aside", func() error { return m.Member.Commit(ctx, entries) })
+	return m.p.call(ctx, "commit", func() error { return m.Member.Commit(ctx, entries) })
 }
 
 func (m pulled) Parked(ctx context.Context) (out []tier.Parked, err error) {

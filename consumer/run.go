@@ -14,7 +14,7 @@ import (
 //
 //	fetch    reads and takes over, as long as there is room
 //	work     handles, on Concurrency goroutines
-//	settle   settles, releases and buries what is through
+//	settle   settles, commits and releases what is through
 //	beat     renews the leases of all that is in flight
 type run struct {
 	cfg     Config

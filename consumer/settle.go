@@ -93,16 +93,16 @@ func (s *settler) release(batch []*flight, reason string, held func(*flight) tie
 		err := s.member.Release(s.calls, list, delay)
 		if err == nil {
 			s.metrics.released[reason].Add(float64(len(batch)))
-			s.park(list, time.Now().Add(delay))
+			s.released(list, time.Now().Add(delay))
 		}
 		return err
 	})
 }
 
-func (r *run) park(held []tier.Returned, due time.Time) {
+func (r *run) released(held []tier.Returned, due time.Time) {
 	r.desk.change(func(t *tracker) {
 		for _, h := range held {
-			t.park(h.Entry, due)
+			t.release(h.Entry, due)
 		}
 	})
 }
@@ -176,7 +176,6 @@ func (s *settler) commitBatch(batch []*flight) bool {
 // committed counts, and tells the fetcher when the first of what was parked is due.
 func (s *settler) committed(batch []*flight, list []tier.Ending) {
 	s.settled.Store(true)
-	next, some := time.Duration(0), false
 	for i, f := range batch {
 		if len(list[i].Open)+len(list[i].Dead) == 0 {
 			s.metrics.settled.Inc()
@@ -190,20 +189,16 @@ func (s *settler) committed(batch []*flight, list []tier.Ending) {
 			s.log.error("a message went to the dead letters",
 				slog.String("entry", m.Position.String()), slog.Int("attempts", m.Attempt), slog.String("reason", m.reason))
 		}
-		for _, o := range list[i].Open {
-			s.metrics.parked.Inc()
-			if !some || o.Delay < next {
-				next, some = o.Delay, true
-			}
-		}
+		s.metrics.parked.Add(float64(len(list[i].Open)))
 	}
 	now := time.Now()
 	s.desk.change(func(t *tracker) {
 		for i, f := range batch {
-			t.putAside(f, firstDue(list[i].Open))
-		}
-		if some {
-			t.dueBy(now.Add(next))
+			first := firstDue(list[i].Open)
+			t.committed(f, first)
+			if len(list[i].Open) > 0 {
+				t.dueBy(now.Add(first))
+			}
 		}
 	})
 }

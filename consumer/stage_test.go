@@ -90,7 +90,7 @@ func (s *stage) pending() int {
 	return int(s.do("XPENDING", groupName).([]any)[0].(int64))
 }
 
-// parked is how many entries are put aside, by either key.
+// parked counts what is parked, and the rows of what is open.
 func (s *stage) parked() (n int64) {
 	for _, ask := range [][2]string{{"ZCARD", s.addr.RetryKey(groupName)}, {"HLEN", s.addr.OpenKey(groupName)}} {
 		m, err := s.client.Do(context.Background(), ask[1], s.client.B().Arbitrary(ask[0]).Keys(ask[1]).Build())

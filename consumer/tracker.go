@@ -246,8 +246,8 @@ func (t *tracker) forget(f *flight) bool {
 	return true
 }
 
-// park notes that an entry was released until due. If it is in flight, its flight ends.
-func (t *tracker) park(e codec.EntryID, due time.Time) {
+// release notes that an entry was released until due. If it is in flight, its flight ends.
+func (t *tracker) release(e codec.EntryID, due time.Time) {
 	if f := t.flights[e]; f != nil {
 		t.forget(f)
 	}
@@ -337,7 +337,7 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 }
 
 // drop ends a flight whose entry is not this consumer's any more, and returns the contexts of its handlers. If it may have
-// been put aside, what waits for it goes on waiting until it was asked what is parked.
+// been parked, what waits for it goes on waiting until it was asked what is parked.
 func (t *tracker) drop(f *flight) (running []*handling) {
 	f.dropped = true
 	if f.unsure {

@@ -75,9 +75,10 @@ func NewForwarder(client *tier.Client, cfg ForwarderConfig) (*Consumer, error) {
 	})
 }
 
-// producerOf names the producer of an outbox: by all that it is, or by the hash of that where it is too long.
+// producerOf names the producer of an outbox: by all that it is, or by the hash of that where it is too long. The lengths tell
+// apart what would be the same name put together: two outboxes with one producer would each take the other's messages for appended.
 func producerOf(outbox tier.Address, cursor string) string {
-	name := outbox.Scope + "." + outbox.Stream + "." + cursor
+	name := fmt.Sprintf("%d.%d.%s.%s.%s", len(outbox.Scope), len(outbox.Stream), outbox.Scope, outbox.Stream, cursor)
 	if tier.CheckName("producer", name) == nil {
 		return name
 	}
@@ -109,10 +110,33 @@ func (f *forwarder) forward(ctx context.Context, d *Delivery) error {
 	if err != nil {
 		return Permanent(err)
 	}
-	if _, err = w.AppendAt(ctx, position, []codec.Message{m}); errors.Is(err, stream.ErrAlreadyAppended) {
+	_, err = w.AppendAt(ctx, position, []codec.Message{m})
+	kind := (*stream.KindDiffersError)(nil)
+	switch {
+	case errors.Is(err, stream.ErrAlreadyAppended):
 		return nil
+	case errors.As(err, &kind) && f.learn(d.Key, kind):
+		return f.forward(ctx, d)
+	case errors.Is(err, stream.ErrBadCall), errors.As(err, new(*stream.TooLargeError)), errors.As(err, new(*codec.LimitError)):
+		return Permanent(err) // it is of this message, which was not sent and never will be
 	}
 	return err
+}
+
+// learn makes the writer anew of a stream that is keyed and was taken for plain, or the other way round; false of any other kind.
+func (f *forwarder) learn(address string, kind *stream.KindDiffersError) bool {
+	isKeyed := kind.Have == "keyed"
+	if !isKeyed && kind.Have != "" || kind.Have == kind.Ask {
+		return false
+	}
+	w, err := stream.NewWriter(f.client, stream.WriterConfig{Address: address, Producer: f.producer, Keyed: isKeyed})
+	if err != nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writers[address] = w
+	return true
 }
 
 // outboxPosition is the place of a message in its outbox as the number of a named producer: 41 bits of ms and 12 of sequence.

@@ -51,7 +51,7 @@ func HashIncrement(state, field string, by int64) Output {
 
 // SortedAdd puts a member into a state with a score, or gives it another one.
 func SortedAdd(state, member string, score float64) Output {
-	return Output{Kind: OutputSortedAdd, Target: state, Member: member, Value: strconv.FormatFloat(score, 'g', -1, 64)}
+	return Output{Kind: OutputSortedAdd, Target: state, Member: member, Value: formatScore(score)}
 }
 
 // SetAdd puts a member into a state.
@@ -74,8 +74,8 @@ func (o *Output) Key(scope string) (string, error) {
 		if err := CheckName("state", o.Target); err != nil {
 			return "", err
 		}
-		if score, err := strconv.ParseFloat(o.Value, 64); o.Kind == OutputSortedAdd && (err != nil || math.IsNaN(score)) {
-			return "", fmt.Errorf("tier: %.32q is no score", o.Value)
+		if err := o.check(); err != nil {
+			return "", err
 		}
 		return StateKey(scope, o.Target), nil
 	}
@@ -88,6 +88,26 @@ func (o *Output) Key(scope string) (string, error) {
 	}
 	return addr.LogKey(), nil
 }
+
+// check refuses what is not as the functions of this file make it: the server would find out only after it had written others.
+func (o *Output) check() error {
+	switch o.Kind {
+	case OutputHashSet, OutputSetAdd, OutputRemove, OutputDelete:
+	case OutputHashIncrement:
+		if n, err := strconv.ParseInt(o.Value, 10, 64); err != nil || strconv.FormatInt(n, 10) != o.Value {
+			return fmt.Errorf("tier: %.32q is no integer of 64 bits: make the output with HashIncrement", o.Value)
+		}
+	case OutputSortedAdd:
+		if score, err := strconv.ParseFloat(o.Value, 64); err != nil || math.IsNaN(score) || formatScore(score) != o.Value {
+			return fmt.Errorf("tier: %.32q is no score: make the output with SortedAdd", o.Value)
+		}
+	default:
+		return fmt.Errorf("tier: there is no output of kind %.32q", o.Kind)
+	}
+	return nil
+}
+
+func formatScore(score float64) string { return strconv.FormatFloat(score, 'g', -1, 64) }
 
 // OutputError says which output of which entry cannot be written. Nothing of its call was.
 type OutputError struct {

@@ -46,9 +46,10 @@ type commitment struct {
 	places   [][]int // of each entry, where the outputs begin that are sent as one
 }
 
-// run makes the call; again, once, when a stream that outputs go to is to be declared first. It answers the code.
+// run makes the call; again when a stream that outputs go to is to be declared first, once for each. It answers the code.
 func (c *commitment) run(ctx context.Context, entries []tier.Ending) (code string, err error) {
-	for try := 0; ; try++ {
+	declared := map[string]bool{}
+	for {
 		call, err := c.call(ctx, entries)
 		if err != nil {
 			return "", err
@@ -77,7 +78,8 @@ func (c *commitment) run(ctx context.Context, entries []tier.Ending) (code strin
 		bad := &tier.OutputError{Entry: entries[entry].Entry, Output: c.places[entry][output]}
 		target := entries[entry].Outputs[bad.Output].Target
 		switch {
-		case code == "undeclared" && try == 0:
+		case code == "undeclared" && !declared[target]:
+			declared[target] = true
 			if err := c.declare(ctx, target); err != nil {
 				return code, err
 			}

@@ -42,12 +42,16 @@ type Owner struct {
 	above     []codec.EntryID               // what was through above the checkpoint when this began, and was not read again yet
 	taken     map[codec.EntryID][]tier.Open // parked entries that are given out again, with what is open of them
 	returned  []giveBack
-	crashes   int // at the checkpoint that this began with
+	unheard   bool // an entry may be taken up by a call whose answer did not come
+	crashes   int  // at the checkpoint that this began with
 	reach     codec.EntryID
 }
 
 // standBy is the pause between two asks for the ownership, which may be handed over at any time.
 const standBy = time.Second
+
+// maxAhead are the entries above the checkpoint with which no more are read: what is through of them stands in every commit.
+const maxAhead = 8192
 
 // passage is an entry that was read.
 type passage struct {
@@ -123,7 +127,7 @@ func (o *Owner) agrees(commit uint64) bool {
 func (o *Owner) forget(is ownership) {
 	o.unsure, o.ahead, o.returned, o.taken = nil, nil, nil, map[codec.EntryID][]tier.Open{}
 	o.at, o.read, o.above, o.start, o.live = is.at, is.at, is.above, is.start, is.live
-	o.crashes, o.reach, o.passed = is.crashes, is.reach, -1
+	o.crashes, o.reach, o.passed, o.unheard = is.crashes, is.reach, -1, true
 	if n, err := strconv.ParseInt(is.passed, 10, 64); err == nil {
 		o.passed = n
 	}
@@ -157,9 +161,12 @@ func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Lea
 		return nil, nil
 	}
 	if suspects { // one at a time, when nothing else is in flight
-		if n = 1; !o.quiet(ctx, wait) {
+		if n = 1; !o.await(ctx, wait, func() bool { return len(o.held()) == 0 }) {
 			return nil, nil
 		}
+	}
+	if !o.await(ctx, wait, func() bool { return len(o.ahead)+len(o.above) < maxAhead }) {
+		return nil, nil
 	}
 	var f fetch
 	if err := o.fetch(ctx, &f, from, n, min(wait, maxBlock)); err != nil || len(f.entries) == 0 {
@@ -195,15 +202,15 @@ func (o *Owner) readFrom() (from codec.EntryID, epoch string, suspects, paused b
 	return o.read, o.epoch, o.crashes >= 2 && o.read.Compare(o.reach) < 0, o.paused
 }
 
-// quiet waits until nothing is in flight.
-func (o *Owner) quiet(ctx context.Context, wait time.Duration) bool {
+// await waits until something is so, which may come to be with a commit. The caller does not hold mu, is does.
+func (o *Owner) await(ctx context.Context, wait time.Duration, is func() bool) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		o.mu.Lock()
-		idle := len(o.held()) == 0
+		so := is()
 		o.mu.Unlock()
-		if idle {
+		if so {
 			return true
 		}
 		select {

@@ -116,7 +116,14 @@ func (o *Owner) Due(ctx context.Context, n int) (tier.Taken, error) {
 
 func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	o.mu.Lock()
-	epoch := o.epoch
+	epoch, unheard := o.epoch, o.unheard
+	args := []string{o.cursor.cfg.Name, o.name, epoch, strconv.Itoa(n), ""}
+	if unheard {
+		args[4] = "1"
+		for e := range o.taken {
+			args = append(args, e.String())
+		}
+	}
 	o.mu.Unlock()
 	none := tier.Taken{Next: -1}
 	if epoch == "" {
@@ -126,21 +133,22 @@ func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	m, err := p.client.Run(ctx, tier.Call{
 		Script: dueOwnedScript,
 		Keys:   []string{p.addr.LogKey(), p.addr.CursorsKey(), p.addr.RetryKey(name), p.addr.OpenKey(name)},
-		Args:   []string{name, o.name, epoch, strconv.Itoa(n)},
+		Args:   args,
 	})
-	if err != nil {
-		return none, err
-	}
-	taken, err := readDue(m, o.leasing(ctx))
-	if err != nil {
-		return none, err
+	var taken tier.Taken
+	if err == nil {
+		taken, err = readDue(m, o.leasing(ctx))
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err != nil {
+		o.unheard = true
+		return none, err
+	}
 	if o.epoch != epoch {
 		return none, tier.ErrFenced
 	}
-	o.paused = taken.Paused
+	o.paused, o.unheard = taken.Paused, o.unheard && taken.Paused
 	for i := range taken.Leased {
 		o.taken[taken.Leased[i].Entry] = taken.Leased[i].Open
 	}

@@ -282,7 +282,7 @@ var transitions = map[string]transition{
 	}, call: func(s *owning) (string, error) {
 		taken, err := s.me.Due(s.f.ctx, 10)
 		return fmt.Sprint(len(taken.Leased)), err
-	}, before: "me at 0 above - parked 1 dead 0", after: "me at 0 above - parked 1 taken 1 dead 0", answer: "1", again: "0"}.row(),
+	}, before: "me at 0 above - parked 1 dead 0", after: "me at 0 above - parked 1 taken 1 dead 0", answer: "1"}.row(),
 	"move_cursor": owned{
 		oom: true, call: func(s *owning) (string, error) { return "", s.c.Reset(s.f.ctx, stream.FromEntry(s.ids[2])) },
 		after: "none at 1 above - parked 0 dead 0",

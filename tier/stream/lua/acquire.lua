@@ -66,7 +66,12 @@ if code == 'acquired' and c.owner and c.owner ~= '' then
   if c.owner == member then
     code = 'owned'
   elseif tonumber(c['until']) > now then
-    return reply('standby', tonumber(c['until']) - now)
+    local wait = tonumber(c['until']) - now
+    if wait > tonumber(c.lease) then -- the clock was set back since
+      wait = tonumber(c.lease)
+      call('HSET', cursors, name .. ':until', string.format('%.0f', now + wait))
+    end
+    return reply('standby', wait)
   else -- it was not handed over
     local times, at = string.match(c.crashes, '^(%d+) (%S+)$')
     c.crashes = string.format('%d %s', at == c.at and times + 1 or 1, c.at)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Says that a member of a partitioned cursor is there: absent or silent -> there; leaving -> absent. Who was silent for a lease
--- is dropped. By the server's clock.
+-- is dropped, and whose beat lies further ahead than one, since the clock was set back. By the server's clock.
 -- KEYS[1] members  ZSET  unix ms of the last sign of life -> member
 -- ARGV[1] member   name
 -- ARGV[2] lease    ms
@@ -23,6 +23,7 @@ else
   call('ZADD', members, string.format('%.0f', now), member)
 end
 call('ZREMRANGEBYSCORE', members, '-inf', string.format('(%.0f', now - lease))
+call('ZREMRANGEBYSCORE', members, string.format('(%.0f', now + lease), '+inf')
 local there = call('ZRANGE', members, 0, -1)
 table.sort(there)
 return there

@@ -129,9 +129,10 @@ function refuse(kind, target, a, b) -- why an output cannot be written: code, re
   types[target] = want or was
   if kind == 'append' then
     local d = declared[target]
-    local has = call('HMGET', scope, 'node', d[1])
+    local has = call('HMGET', scope, 'node', d[1], 'top' .. string.sub(d[1], 7))
     if has[2] and string.sub(has[2], 1, 1) == '-' then return 'bad', 'the stream was removed' end
     if has[1] ~= node or has[2] ~= d[2] then return 'undeclared', '' end
+    if now < 1704067200000 or tonumber(string.match(has[3] or '0', '^%d+')) + 4096 > last_ms then return 'range', '' end
     for _, command in ipairs({'XADD', 'XDEL', 'XSETID', 'XLEN'}) do needs(command, key, '*', 'f', '') end
     needs('HSET', scope, 'f', '')
     needs('HGET', scope, 'f')

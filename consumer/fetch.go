@@ -139,6 +139,9 @@ func (f *fetcher) read(n int, wait time.Duration) bool {
 func (f *fetcher) readOnce(n int, wait time.Duration) (ok bool, err error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
+	if f.unlearned() {
+		return true, nil
+	}
 	leased, err := f.member.Read(f.calls, n, wait)
 	if err != nil {
 		return false, err

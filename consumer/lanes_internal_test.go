@@ -135,6 +135,9 @@ func (w *world) settle(how int) bool {
 	for _, some := range by {
 		w.through = append(w.through, some...)
 	}
+	for i, f := range w.through {
+		require.NotContains(w.t, w.through[i+1:], f, "it is through once: its outputs would be written twice")
+	}
 	if len(w.through) == 0 {
 		return false
 	}

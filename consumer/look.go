@@ -72,6 +72,9 @@ func (l *look) cutShort(wait time.Duration, now, parked time.Time) time.Duration
 // takeOver looks at one page and takes up to n entries.
 func (f *fetcher) takeOver(n int) bool {
 	return f.call(f.fetching, "take_over", func() error {
+		if f.unlearned() {
+			return nil
+		}
 		suspects := 0
 		f.desk.ask(func(t *tracker) { suspects = max(0, 1-t.suspects) })
 		taken, err := f.member.TakeOver(f.calls, n, suspects)
@@ -100,6 +103,9 @@ func (f *fetcher) takeOver(n int) bool {
 // takeDue takes up to n parked entries up again.
 func (f *fetcher) takeDue(n int) bool {
 	return f.call(f.fetching, "due", func() error {
+		if f.unlearned() {
+			return nil
+		}
 		taken, err := f.member.Due(f.calls, n)
 		if err != nil {
 			return f.missed(err)

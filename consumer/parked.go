@@ -67,6 +67,10 @@ func (f *fetcher) learnParked() bool {
 	})
 }
 
+// unlearned says that another loop has made a Sync since it was asked what is parked: with it may have come other entries to
+// wait for, so nothing is fetched before it is asked again. The caller keeps Syncs away.
+func (f *fetcher) unlearned() bool { return f.cfg.Order != None && f.uncertain.Load() }
+
 func (f *fetcher) learned(parked []tier.Parked) (wrong int) {
 	now := time.Now()
 	f.desk.change(func(t *tracker) {

@@ -185,9 +185,9 @@ func (t *tracker) finish(f *flight, m *message, err error) (o outcome, through b
 
 func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
 	m.running = false
-	f.left--
 	switch {
 	case f.dropped:
+		f.left--
 		return outcomeLost
 	case err != nil && t.interrupted:
 		o = outcomeInterrupted
@@ -206,7 +206,7 @@ func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
 			t.blockLane(m)
 		}
 	}
-	if f.left == 0 {
+	if f.left--; f.left == 0 { // only now: what it parks behind itself may be of its own entry, which is through once
 		t.through = append(t.through, f)
 	}
 	return o

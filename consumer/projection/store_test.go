@@ -20,11 +20,11 @@ import (
 // memory is a store whose transactions are those of a lock.
 type memory struct {
 	sync.Mutex
-	epoch   uint64
-	at      codec.EntryID
-	state   map[string]tally
-	flaky   bool
-	fenced  int
+	epoch  uint64
+	at     codec.EntryID
+	state  map[string]tally
+	flaky  bool
+	fenced int
 }
 
 func (m *memory) Begin(_ context.Context, epoch uint64) (codec.EntryID, error) {

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/consumer/projection"
+	"github.com/echomq/pipeline/tier"
+)
+
+func projectionsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "projections ADDR",
+		Short: "List the projections of a stream, and its other cursors; switch, reset or drop one",
+		Long: `List the versions of the projections of a stream, and its other cursors. LIVE is
+yes for the version that readers are to use. OWNER is who folds at present, "-"
+when nobody does, EPOCH grows whenever that changes. LAG is how many entries (a
+pack is one) are not folded yet, "~" marks the most it can be. PARKED is how many
+wait to be tried again, DEAD how many dead letters there are ('pipeline dead'
+shows them, --group NAME.VERSION). CRASHES is how often the owner died without
+getting any further. CHECKPOINT is up to where all is folded.`,
+		Example: `  pipeline projections shop/orders`,
+		Args:    arguments(1, 1, "the address of a stream, as in shop/orders"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			addr, err := tier.ParseAddress(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
+				return a.projections(ctx, client, addr)
+			})
+		},
+	}
+	cmd.AddCommand(projectionSwitch(a), projectionReset(a), projectionDrop(a))
+	return cmd
+}
+
+func (a *app) projections(ctx context.Context, client *tier.Client, addr tier.Address) error {
+	all, err := addresses(ctx, client, addr)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		list, err := projection.List(ctx, client, one.String())
+		if err != nil {
+			return err
+		}
+		a.done += len(list)
+		now, err := client.Now(ctx, one.LogKey())
+		if err != nil {
+			return err
+		}
+		rows := [][]string{{"PROJECTION", ">VERSION", "LIVE", ">LAG", ">PARKED", ">DEAD", "OWNER", ">EPOCH", ">CRASHES", "CHECKPOINT"}}
+		for i := range list {
+			row := projectionOf(one, &list[i])
+			if !list[i].Owned(now) {
+				row.Owner = ""
+			}
+			if a.json() {
+				if err := a.printObject(row); err != nil {
+					return err
+				}
+				continue
+			}
+			rows = append(rows, row.cells())
+		}
+		if len(list) == 0 {
+			a.note("%s has no projections, and no other cursors", one)
+		} else if !a.json() {
+			if err := a.print(show.Table(narrowed(rows, a.width(), 4))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// projectionJSON is a version of a projection, or a cursor: version 0.
+type projectionJSON struct {
+	Stream     string  `json:"stream"`
+	Projection string  `json:"projection"`
+	Version    int     `json:"version"`
+	Live       bool    `json:"live"`
+	Lag        int64   `json:"lag"`
+	LagExact   bool    `json:"lag_exact"`
+	Parked     int64   `json:"parked"`
+	Dead       int64   `json:"dead"`
+	Owner      string  `json:"owner"`
+	Epoch      uint64  `json:"epoch"`
+	Crashes    int     `json:"crashes"`
+	Checkpoint string  `json:"checkpoint"`
+	Lease      float64 `json:"lease_seconds"`
+}
+
+func projectionOf(addr tier.Address, i *projection.Info) projectionJSON {
+	return projectionJSON{
+		addr.String(), i.Projection, i.Version, i.Live, i.Lag, i.LagExact, i.Parked, i.Dead, i.Owner, i.Epoch, i.Crashes,
+		entryText(i.Checkpoint), i.Lease.Seconds(),
+	}
+}
+
+func (p *projectionJSON) cells() []string {
+	or := func(is bool, text string) string {
+		if is {
+			return text
+		}
+		return "-"
+	}
+	lag := show.Number(p.Lag)
+	if !p.LagExact {
+		lag = "~" + lag
+	}
+	return []string{
+		p.Projection, or(p.Version > 0, show.Number(int64(p.Version))), or(p.Live, "yes"), lag, show.Number(p.Parked), show.Number(p.Dead),
+		or(p.Owner != "", p.Owner), show.Number(int64(p.Epoch)), show.Number(int64(p.Crashes)), or(p.Checkpoint != "", p.Checkpoint),
+	}
+}

@@ -27,6 +27,7 @@ type consume struct {
 	deliveries  int
 	backoff     time.Duration
 	order       consumer.Order
+	exclusive   bool
 	exec        *command
 	metrics     metrics
 }
@@ -54,11 +55,14 @@ HOME, LANG, TZ and USER.
 
 --order key handles the messages of one key one after another, as they stand in
 the stream, and strict does so with all of them, with --concurrency 1. One that
-fails holds up those behind it until it is handled or given up. Each consumer
-keeps the order of what it handles: so the group needs to have one consumer only.`,
+fails holds up those behind it until it is handled or given up. Each consumer of
+a group keeps the order of what it handles. With --exclusive the order is that of
+the stream, whoever comes and goes: of all that run with it under the name, a
+cursor, one at a time handles messages, and the others stand by.`,
 		Example: `  pipeline consume shop/orders --group mailer
   pipeline consume shop/orders --group mailer --exec ./send-mail --concurrency 4
-  pipeline consume shop/orders --group audit --count 100 --wait 5s`,
+  pipeline consume shop/orders --group audit --count 100 --wait 5s
+  pipeline consume shop/orders --group ledger --exclusive --order key --wait 5s`,
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if c.addr, err = tier.ParseAddress(args[0]); err != nil {
@@ -80,6 +84,7 @@ keeps the order of what it handles: so the group needs to have one consumer only
 	f.Var(duration(&c.wait), "wait", "stop when no message came for this long; exit code 4 if none came at all")
 	f.Var(number(&c.concurrency, 1, 1024), "concurrency", "handle this many messages at the same time")
 	f.Var(&value{text: c.order.String(), kind: "none|key|strict", set: c.setOrder}, "order", "what messages wait for each other")
+	f.BoolVar(&c.exclusive, "exclusive", false, "handle messages only while no other consumer of the name does: a cursor, not a group")
 	f.Var(number(&c.deliveries, 1, math.MaxInt), "max-deliveries", "give a message up after this many deliveries (default 20)")
 	f.Var(duration(&c.backoff), "backoff", "longest pause after the first failure of a message (default 1s)")
 	f.Var(&value{kind: "CMD", set: func(s string) (err error) {
@@ -144,7 +149,7 @@ func (c *consume) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		g, err := stream.NewGroup(client, stream.GroupConfig{Address: c.addr.String(), Name: c.group, Start: start})
+		source, err := c.source(client, start)
 		if err != nil {
 			return err
 		}
@@ -157,7 +162,7 @@ func (c *consume) run(ctx context.Context) error {
 		})()
 		begun := time.Now()
 		job := &consumption{consume: c, out: c.app.sink()}
-		err = job.run(ctx, consumer.Group(g))
+		err = job.run(ctx, source)
 		handled := job.tally.handled
 		c.app.done = handled
 		if handled == 0 && err != nil && !stoppedWaiting(err) {
@@ -166,4 +171,13 @@ func (c *consume) run(ctx context.Context) error {
 		c.app.note("%s handled by group %s of %s in %s", show.Count(handled, "message"), c.group, c.addr, show.Duration(time.Since(begun)))
 		return err
 	})
+}
+
+func (c *consume) source(client *tier.Client, start stream.Start) (consumer.Source, error) {
+	if c.exclusive {
+		cursor, err := stream.NewCursor(client, stream.CursorConfig{Address: c.addr.String(), Name: c.group, Start: start})
+		return consumer.Exclusive(cursor), err
+	}
+	group, err := stream.NewGroup(client, stream.GroupConfig{Address: c.addr.String(), Name: c.group, Start: start})
+	return consumer.Group(group), err
 }

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -117,6 +118,27 @@ test "$n" != 2 || test -e failed || { touch failed; exit 1; }
 		require.Equal(t, 2, r.code)
 		require.Contains(t, r.errOut, "--order")
 	}
+}
+
+// TestConsumeExclusive: of several, one handles everything, in order; when it is killed, another goes on.
+func TestConsumeExclusive(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 500)
+	one := func(args ...string) *process {
+		return p.start(append([]string{"consume", addr, "--group", "g", "--exclusive", "--order", "strict"}, args...)...)
+	}
+	first := one("--count", "200")
+	handled := first.line() // it is the owner now; the other one stands by, and does not fill its pipe
+	second := one("--wait", "5s")
+	rest := first.wait()
+	rest.out = handled + "\n" + rest.out
+	got := append(data(t, rest), data(t, second.wait())...)
+	slices.SortFunc(got, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	require.Equal(t, quoted(1, 500), got, "each once")
+	r := p.run("consume", addr, "--group", "g", "--wait", "100ms")
+	require.NotZero(t, r.code)
+	require.Contains(t, r.errOut, "cursor", "a group of that name")
 }
 
 func TestConsumeShares(t *testing.T) {

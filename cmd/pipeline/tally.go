@@ -108,8 +108,19 @@ func (b bounded) Join(ctx context.Context, prefix string) (consumer.Member, erro
 	if err != nil {
 		return nil, err
 	}
+	if owner, ok := m.(interface{ Owns() bool }); ok {
+		return boundedOwner{boundedMember{m, b.tally}, owner}, nil
+	}
 	return boundedMember{m, b.tally}, nil
 }
+
+// boundedOwner is a bounded member of a cursor, by which the runtime knows it.
+type boundedOwner struct {
+	boundedMember
+	owner interface{ Owns() bool }
+}
+
+func (m boundedOwner) Owns() bool { return m.owner.Owns() }
 
 type boundedMember struct {
 	consumer.Member

@@ -4,6 +4,7 @@
 GO ?= go
 FUZZTIME ?= 3s
 SOAK ?= 10m
+CHAOS ?= 100000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test ci soak lint fmt tidy fuzz tools clean
@@ -30,9 +31,9 @@ ci: ## what CI runs: lint, tidy, test, fuzz, demo
 	@$(MAKE) --no-print-directory fuzz
 	@$(MAKE) --no-print-directory demo
 
-soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=n repeats an order
+soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=n repeats an order; CHAOS=100000 messages of each order
 	scripts/setup test
-	SOAK=$(SOAK) $(GO) test -race -count=1 -timeout 0 -v -run TestSoak ./consumer/soak
+	SOAK=$(SOAK) CHAOS=$(CHAOS) $(GO) test -race -count=1 -timeout 0 -v -run 'TestSoak|TestChaos' ./consumer/soak
 	PIPELINE_CHANGES=1000 $(GO) test -race -count=1 -timeout 0 -v -run TestPartitionedOwnership ./consumer
 
 lint: ## gofumpt, go vet, staticcheck

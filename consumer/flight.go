@@ -33,6 +33,7 @@ type message struct {
 	lane    *lane // it waits in, or holds up; nil: none
 
 	fate   fate
+	alone  bool          // it was not begun, since it may be what ended its consumers: fateLater
 	pause  time.Duration // until it is due: fateAgain, fateLater
 	reason string        // why it is given up: fateDead
 	cause  string        // the same, in a word, for the metrics
@@ -82,7 +83,7 @@ func (f *flight) ending() tier.Ending {
 		case fateAgain:
 			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt, Delay: m.pause})
 		case fateLater, fateOpen:
-			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt - 1, Delay: m.pause})
+			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt - 1, Delay: m.pause, Suspect: m.alone})
 		case fateDead:
 			a.Dead = append(a.Dead, tier.Letter{Index: f.place(m), Reason: m.reason, Attempts: m.Attempt})
 		case fateDone:

@@ -107,11 +107,17 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	if ordered {
 		t.lanes.unpark(f.entry)
 	}
+	crashes, alone := evidence(l)
+	begun := false
 	for i := range l.Records {
 		m := &f.messages[i]
 		m.Record, m.Attempt, m.Replay, m.ctx.Context = l.Records[i], l.Deliveries, l.Replay, t.values
 		if f.narrowed = l.Open != nil; f.narrowed {
 			m.Attempt = l.Open[i].Attempt
+		}
+		late := f.narrowed && l.Open[i].Delay > 0
+		if late || alone && begun { // it is not begun, and was not in the deliveries that did not end
+			m.Attempt -= crashes
 		}
 		reason, exhausted := t.policy.exhausted(m.Attempt)
 		switch {
@@ -119,15 +125,21 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 			m.fate, m.reason, m.cause = fateDead, clip(m.Err.Error()), deadUndecodable
 		case exhausted:
 			m.fate, m.reason, m.cause = fateDead, reason, deadUnfinished
-		case f.narrowed && l.Open[i].Delay > 0:
+			begun = true // it has had its turn
+		case late:
 			m.fate, m.pause = fateLater, l.Open[i].Delay
-			if ordered {
-				t.blockLane(m)
-			}
+		case alone && begun:
+			m.fate, m.alone = fateLater, true
 		case ordered:
+			begun = true
 			t.lanes.push(turn{f, m})
+			continue
 		default:
+			begun = true
 			f.left++
+		}
+		if ordered && m.fate == fateLater {
+			t.blockLane(m)
 		}
 	}
 	t.flights[f.entry], f.here = f, true
@@ -150,6 +162,20 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	}
 	t.waiting.push(f)
 	return f.left
+}
+
+// evidence is how many deliveries of an entry have not ended in a row before this one, and whether, after two, its messages are
+// begun one at a time: each of them may be what ended them, and none is to suffer for another.
+func evidence(l *tier.Leased) (crashes int, alone bool) {
+	if l.Open == nil {
+		crashes = l.Deliveries - 1
+		return crashes, crashes >= maxUnsuspected && len(l.Records) > 1
+	}
+	alone = l.Crashes >= maxUnsuspected
+	for i := range l.Open {
+		alone = alone || l.Open[i].Suspect
+	}
+	return l.Crashes, alone && len(l.Open) > 1
 }
 
 // begin gives out the next message. Those that are judged already, and those of entries that were lost, are passed over.

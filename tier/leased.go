@@ -12,6 +12,7 @@ type Leased struct {
 	Entry      codec.EntryID
 	Records    []codec.Record // one, or those of a pack, in order
 	Deliveries int            // this one included, 1 at first
+	Crashes    int            // of an entry with Open: deliveries since it was parked that did not end
 	Open       []Open         // of Records, one for one, when others of the pack are done, or one has an attempt of its own; nil: all are at attempt Deliveries
 	Bytes      int            // of the fields and values of the whole entry
 	Replay     bool           // it is older than the live part of the log; only exclusive sources know
@@ -29,6 +30,7 @@ type Open struct {
 	Index   int           // in its pack, 0 for a plain one
 	Attempt int           // that the delivery of its entry is for it, if it is begun
 	Delay   time.Duration // until it is due
+	Suspect bool          // of a pack whose consumers died with it: it is due, and to be handled without others of its entry
 }
 
 // Letter is a message that is given up.

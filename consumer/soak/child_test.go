@@ -24,40 +24,49 @@ const childEnv = "SOAK_CHILD"
 
 func TestMain(m *testing.M) {
 	if place := os.Getenv(childEnv); place != "" {
-		os.Exit(childMain(place))
+		os.Exit(childMain(place, consumeAndTell))
+	}
+	if place := os.Getenv(chaosChildEnv); place != "" {
+		os.Exit(childMain(place, consumeInChaos))
 	}
 	tiertest.Main(m)
 }
 
-// childMain is a consumer in a process of its own. It writes the key of each message that it handles, one a line.
-func childMain(place string) int {
-	url, address, _ := strings.Cut(place, " ")
+// childMain is a consumer in a process of its own, until SIGTERM. Place is the server's URL and what the consumer needs to
+// know, apart by spaces.
+func childMain(place string, consume func(ctx context.Context, client *tier.Client, args []string) error) int {
+	words := strings.Fields(place)
 	err := func() error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		client, err := dialPatiently(ctx, url)
+		client, err := dialPatiently(ctx, words[0])
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		g, err := stream.NewGroup(client, stream.GroupConfig{Address: address, Name: groupName, Start: stream.Head(), Lease: lease})
-		if err != nil {
-			return err
-		}
-		c, err := consumer.New(consumer.Group(g), func(_ context.Context, d *consumer.Delivery) error {
-			_, err := os.Stdout.WriteString(d.Key + "\n") // in one write: a line is whole or not there
-			return err
-		}, consumer.Config{Concurrency: 4, MaxInFlight: 200})
-		if err != nil {
-			return err
-		}
-		return c.Run(ctx)
+		return consume(ctx, client, words[1:])
 	}()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		return 1
 	}
 	return 0
+}
+
+// consumeAndTell writes the key of each message that it handles, one a line.
+func consumeAndTell(ctx context.Context, client *tier.Client, args []string) error {
+	g, err := stream.NewGroup(client, stream.GroupConfig{Address: args[0], Name: groupName, Start: stream.Head(), Lease: lease})
+	if err != nil {
+		return err
+	}
+	c, err := consumer.New(consumer.Group(g), func(_ context.Context, d *consumer.Delivery) error {
+		_, err := os.Stdout.WriteString(d.Key + "\n") // in one write: a line is whole or not there
+		return err
+	}, consumer.Config{Concurrency: 4, MaxInFlight: 200})
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
 }
 
 // dialPatiently tries until the server is there, as whatever starts a process again does.

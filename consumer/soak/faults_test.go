@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -71,16 +72,16 @@ var ofTheGroup = []fault{
 // ofOneServer are the faults of a server that keeps an append-only file.
 func ofOneServer(s *tiertest.Server) []fault {
 	return []fault{
-		{name: "FLUSHALL", loses: true, do: func(c *crew) { c.tell(s, "FLUSHALL") }},
-		{name: "DEL of the stream", loses: true, do: func(c *crew) { c.tell(s, "DEL", c.addr.LogKey()) }},
+		{name: "FLUSHALL", loses: true, do: func(c *crew) { tell(c.t, s, "FLUSHALL") }},
+		{name: "DEL of the stream", loses: true, do: func(c *crew) { tell(c.t, s, "DEL", c.addr.LogKey()) }},
 		{name: "ids ahead of the clock, then DEL (B90)", loses: true, do: func(c *crew) {
 			lead := 3 * time.Second
-			c.tell(s, "XSETID", c.addr.LogKey(), strconv.FormatInt(time.Now().Add(lead).UnixMilli(), 10)+"-0")
+			tell(c.t, s, "XSETID", c.addr.LogKey(), strconv.FormatInt(time.Now().Add(lead).UnixMilli(), 10)+"-0")
 			pause(500 * time.Millisecond)
-			c.tell(s, "DEL", c.addr.LogKey())
+			tell(c.t, s, "DEL", c.addr.LogKey())
 			pause(lead) // a FLUSHALL while ids are ahead takes what keeps those of two writers apart: docs/architecture.md says so
 		}},
-		{name: "XGROUP DESTROY", do: func(c *crew) { c.tell(s, "XGROUP", "DESTROY", c.addr.LogKey(), groupName) }},
+		{name: "XGROUP DESTROY", do: func(c *crew) { tell(c.t, s, "XGROUP", "DESTROY", c.addr.LogKey(), groupName) }},
 		{name: "kill -9, and its append-only file (B36)", loses: true, do: func(c *crew) {
 			s.Kill()
 			pause(time.Second)
@@ -88,27 +89,27 @@ func ofOneServer(s *tiertest.Server) []fault {
 			defer cancel()
 			require.NoError(c.t, s.Restart(ctx))
 		}},
-		{name: "CLIENT KILL of every connection", do: func(c *crew) { c.tell(s, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }},
+		{name: "CLIENT KILL of every connection", do: func(c *crew) { tell(c.t, s, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }},
 		{name: "SIGSTOP for 5 s (B57)", do: func(c *crew) {
 			require.NoError(c.t, s.Freeze())
 			pause(5 * time.Second)
 			require.NoError(c.t, s.Thaw())
 		}},
 		{name: "maxmemory reached, and raised again (B68)", do: func(c *crew) {
-			c.tell(s, "CONFIG", "SET", "maxmemory", "1")
+			tell(c.t, s, "CONFIG", "SET", "maxmemory", "1")
 			pause(2 * time.Second)
-			c.tell(s, "CONFIG", "SET", "maxmemory", "0")
+			tell(c.t, s, "CONFIG", "SET", "maxmemory", "0")
 		}},
-		{name: "SCRIPT FLUSH (B146)", do: func(c *crew) { c.tell(s, "SCRIPT", "FLUSH") }},
+		{name: "SCRIPT FLUSH (B146)", do: func(c *crew) { tell(c.t, s, "SCRIPT", "FLUSH") }},
 	}
 }
 
 func pause(d time.Duration) { tier.Pause(context.Background(), d) }
 
 // tell runs a command past package tier, on a server that may have just come back.
-func (c *crew) tell(s *tiertest.Server, command ...string) {
-	c.t.Helper()
-	tiertest.Eventually(c.t, patience, func() (bool, string) {
+func tell(t testing.TB, s *tiertest.Server, command ...string) {
+	t.Helper()
+	tiertest.Eventually(t, patience, func() (bool, string) {
 		raw, err := tiertest.Raw(s)
 		if err != nil {
 			return false, err.Error()
@@ -134,7 +135,7 @@ func errText(err error) string {
 // ofACluster are the faults of three masters with a replica each, the scope's slot being on one of them.
 func ofACluster(cl *tiertest.Cluster) []fault {
 	return []fault{
-		{name: "DEL of the stream", loses: true, do: func(c *crew) { c.tell(cl.Master(c.t, c.addr.LogKey()), "DEL", c.addr.LogKey()) }},
+		{name: "DEL of the stream", loses: true, do: func(c *crew) { tell(c.t, cl.Master(c.t, c.addr.LogKey()), "DEL", c.addr.LogKey()) }},
 		{name: "master killed (B37)", loses: true, do: func(c *crew) {
 			old := cl.Master(c.t, c.addr.LogKey())
 			old.Kill()
@@ -149,7 +150,7 @@ func ofACluster(cl *tiertest.Cluster) []fault {
 		{name: "failover by command", do: func(c *crew) { cl.Failover(c.t, c.addr.LogKey()) }},
 		{name: "slot moved (B145)", do: func(c *crew) { cl.Move(c.t, c.addr.LogKey(), nil) }},
 		{name: "CLIENT KILL of every connection", do: func(c *crew) {
-			c.tell(cl.Master(c.t, c.addr.LogKey()), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			tell(c.t, cl.Master(c.t, c.addr.LogKey()), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		}},
 	}
 }

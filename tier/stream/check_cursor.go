@@ -119,9 +119,14 @@ func faultsOfCursor(row map[string]string, log Info) (faults []string) {
 				wrong("has the %s %.64q, which is no address", value, text)
 			}
 		case "crashes":
-			n, at, has := strings.Cut(text, " ")
-			if _, err := codec.ParseEntryID(at); !isNumber(n) || has && err != nil {
-				wrong("has the crashes %.64q, not how many, and at which address", text)
+			words := strings.Fields(text)
+			fine := (len(words) == 1 || len(words) == 3) && isNumber(words[0])
+			for _, at := range words[min(1, len(words)):] {
+				_, err := codec.ParseEntryID(at)
+				fine = fine && err == nil
+			}
+			if !fine {
+				wrong("has the crashes %.64q, not how many, at which address, and up to which", text)
 			}
 		case "passed":
 			if n, err := strconv.ParseInt(text, 10, 64); text != "" && (err != nil || n < 0 || n > log.Added) {

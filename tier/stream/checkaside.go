@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
@@ -31,8 +32,10 @@ type stand struct {
 // trimmed is none: what is parked of it is counted as lost once it is due, and its row does no harm.
 func (s stand) fault(cursor bool) (inRetry bool, what string) {
 	_, err := codec.ParseEntryID(s.entry)
-	_, whole := strconv.ParseUint(s.row, 10, 64) // a row without messages: all of the entry is open
-	readable := whole == nil || len(openOf(s.row, 0, 0)) > 0
+	row, _, _ := strings.Cut(s.row, " +")      // without what due_owned.lua counts
+	_, whole := strconv.ParseUint(row, 10, 64) // a row without messages: all of the entry is open
+	open, _ := openOf(row, 0, 0)
+	readable := whole == nil || len(open) > 0
 	switch {
 	case err != nil:
 		return s.parked, "is no entry's id"

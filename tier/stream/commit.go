@@ -119,7 +119,11 @@ func (c *commitment) call(ctx context.Context, entries []tier.Ending) (tier.Call
 		c.places = append(c.places, places)
 		c.add(e.Entry.String(), strconv.Itoa(e.Deliveries), strconv.Itoa(len(e.Open)), strconv.Itoa(len(e.Dead)), strconv.Itoa(len(places)))
 		for _, o := range e.Open {
-			c.add(strconv.Itoa(o.Index), strconv.Itoa(o.Attempt), millis(max(0, o.Delay)))
+			delay := millis(max(0, o.Delay))
+			if o.Suspect {
+				delay = "-" + strconv.FormatInt(takenUp, 10)
+			}
+			c.add(strconv.Itoa(o.Index), strconv.Itoa(o.Attempt), delay)
 		}
 		if err := c.letters(ctx, e); err != nil {
 			return tier.Call{}, err

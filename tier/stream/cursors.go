@@ -156,8 +156,8 @@ func cursorOf(name string, row map[string]string) CursorInfo {
 	if n, err := strconv.ParseInt(row["passed"], 10, 64); err == nil {
 		c.passed = n
 	}
-	if n, at, _ := strings.Cut(row["crashes"], " "); at == row["at"] {
-		c.Crashes, _ = strconv.Atoi(n)
+	if crashes := strings.Fields(row["crashes"]); len(crashes) == 3 && crashes[1] == row["at"] {
+		c.Crashes, _ = strconv.Atoi(crashes[0])
 	}
 	return c
 }

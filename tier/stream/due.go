@@ -74,7 +74,9 @@ func takenOf(ids, existing, rows, now rueidis.RedisMessage, lease leasing) (t ti
 	}
 	for i := range t.Leased {
 		if i < len(texts) && texts[i] != "" {
-			narrow(&t.Leased[i], openOf(texts[i], t.Leased[i].Deliveries, ms))
+			open, crashes := openOf(texts[i], t.Leased[i].Deliveries, ms)
+			narrow(&t.Leased[i], open)
+			t.Leased[i].Crashes = crashes
 		}
 		delete(deliveries, t.Leased[i].Entry)
 	}
@@ -101,25 +103,27 @@ func narrow(l *tier.Leased, open []tier.Open) {
 	}
 }
 
-// openOf reads a row of open, for the given delivery of its entry. Of one that cannot be read, everything is open.
-func openOf(row string, delivery int, now int64) (open []tier.Open) {
+// openOf reads a row of open, for the given delivery of its entry, and how many before that did not end. Of one that cannot
+// be read, everything is open.
+func openOf(row string, delivery int, now int64) (open []tier.Open, crashes int) {
 	words := strings.Fields(row)
 	var n [4]int64
 	for i := 1; i+2 < len(words); i += 3 {
 		for k, word := range []string{words[0], words[i], words[i+1], words[i+2]} {
 			v, err := strconv.ParseInt(word, 10, 64)
 			if err != nil {
-				return nil
+				return nil, 0
 			}
 			n[k] = v
 		}
-		o := tier.Open{Index: int(n[1]), Attempt: int(n[2]) + delivery - int(n[0])}
+		o := tier.Open{Index: int(n[1]), Attempt: int(n[2]) + delivery - int(n[0]), Suspect: n[3] < 0}
+		crashes = max(0, delivery-int(n[0])-1)
 		if n[3] > now {
 			o.Delay = time.Duration(n[3]-now) * time.Millisecond
 		}
 		open = append(open, o)
 	}
-	return open
+	return open, crashes
 }
 
 // wait is a number of ms, below 0 for never.

@@ -38,13 +38,16 @@ type Owner struct {
 	at        codec.EntryID                 // checkpoint
 	read      codec.EntryID                 // last that was read
 	passed    int64                         // entries that there ever were up to it; below 0: not known
+	began     codec.EntryID                 // checkpoint that this began with
+	told      codec.EntryID                 // last that the server was told to have been read
 	ahead     []passage                     // what was read above the checkpoint, in order
 	above     []codec.EntryID               // what was through above the checkpoint when this began, and was not read again yet
 	taken     map[codec.EntryID][]tier.Open // parked entries that are given out again, with what is open of them
+	astray    bool                          // others may be taken up that this does not know of, since a reply was lost
 	returned  []giveBack
-	unheard   bool // an entry may be taken up by a call whose answer did not come
-	crashes   int  // at the checkpoint that this began with
-	reach     codec.EntryID
+	given     bool          // the first entry after began
+	crashes   int           // at the checkpoint that this began with
+	reach     codec.EntryID // of those who crashed there
 }
 
 // standBy is the pause between two asks for the ownership, which may be handed over at any time.
@@ -107,7 +110,7 @@ func (o *Owner) Sync(ctx context.Context) ([]tier.Held, error) {
 		o.forget(is)
 		o.epoch, o.askAt = "", time.Now().Add(min(is.wait, standBy))
 	case is.code == "owned" && is.epoch == o.epoch && o.agrees(is.commit):
-		o.confirmed = asked
+		o.confirmed, o.passed = asked, is.passed
 	default:
 		o.forget(is)
 		o.epoch, o.commit, o.confirmed = is.epoch, is.commit, asked
@@ -125,12 +128,9 @@ func (o *Owner) agrees(commit uint64) bool {
 
 // forget begins where the server says that it is: what was in flight is read again.
 func (o *Owner) forget(is ownership) {
-	o.unsure, o.ahead, o.returned, o.taken = nil, nil, nil, map[codec.EntryID][]tier.Open{}
-	o.at, o.read, o.above, o.start, o.live = is.at, is.at, is.above, is.start, is.live
-	o.crashes, o.reach, o.passed, o.unheard = is.crashes, is.reach, -1, true
-	if n, err := strconv.ParseInt(is.passed, 10, 64); err == nil {
-		o.passed = n
-	}
+	o.unsure, o.ahead, o.returned, o.taken, o.astray = nil, nil, nil, map[codec.EntryID][]tier.Open{}, true
+	o.at, o.read, o.began, o.told, o.above, o.start, o.live = is.at, is.at, is.at, is.at, is.above, is.start, is.live
+	o.given, o.crashes, o.reach, o.passed = false, is.crashes, is.reach, is.passed
 }
 
 // held is what was given out and is not settled.
@@ -172,7 +172,30 @@ func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Lea
 	if err := o.fetch(ctx, &f, from, n, min(wait, maxBlock)); err != nil || len(f.entries) == 0 {
 		return nil, err
 	}
-	return o.give(ctx, epoch, &f)
+	if err := o.tell(ctx, epoch, f.entries[len(f.entries)-1].ID); err != nil {
+		return nil, err
+	}
+	return o.give(ctx, epoch, from, &f)
+}
+
+// tell lets the server know what is read, before any of it is handled, until the checkpoint has moved: if this process dies
+// of it, the next owner is to know.
+func (o *Owner) tell(ctx context.Context, epoch string, reach codec.EntryID) error {
+	o.mu.Lock()
+	moved := o.at != o.began
+	o.told = later(o.told, reach)
+	o.mu.Unlock()
+	if moved {
+		return nil
+	}
+	return o.keep(ctx, epoch)
+}
+
+func later(a, b codec.EntryID) codec.EntryID {
+	if a.Compare(b) < 0 {
+		return b
+	}
+	return a
 }
 
 // stand waits for the ownership; true when it is there. One that was not confirmed for a lease may be another's by now.
@@ -244,9 +267,9 @@ func (o *Owner) fetch(ctx context.Context, f *fetch, from codec.EntryID, n int, 
 }
 
 // give notes what was read, and leaves out what was through before.
-func (o *Owner) give(ctx context.Context, epoch string, f *fetch) ([]tier.Leased, error) {
+func (o *Owner) give(ctx context.Context, epoch string, from codec.EntryID, f *fetch) ([]tier.Leased, error) {
 	o.mu.Lock()
-	start, first := o.start, o.at == o.read
+	start := o.start
 	o.mu.Unlock()
 	if err := o.cursor.place.decode(ctx, f, nil, start, nil); err != nil {
 		return nil, err
@@ -254,8 +277,8 @@ func (o *Owner) give(ctx context.Context, epoch string, f *fetch) ([]tier.Leased
 	leased := f.leased
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.epoch != epoch || time.Since(o.confirmed) > o.lease {
-		return nil, tier.ErrFenced // what was read is another's to handle
+	if o.epoch != epoch || o.read != from || time.Since(o.confirmed) > o.lease {
+		return nil, tier.ErrFenced // what was read is another's to handle, or not what comes next
 	}
 	if o.paused { // since the read began
 		return nil, nil
@@ -268,8 +291,8 @@ func (o *Owner) give(ctx context.Context, epoch string, f *fetch) ([]tier.Leased
 			o.ahead = append(o.ahead, passage{entry: l.Entry, through: true})
 			continue
 		}
-		if first {
-			l.Deliveries, first = 1+o.crashes, false
+		if !o.given { // what comes after the first killed nobody, as far as is known
+			l.Deliveries, o.given = 1+o.crashes, true
 		}
 		l.Replay = l.Entry.Compare(o.live) <= 0
 		o.ahead = append(o.ahead, passage{entry: l.Entry})

@@ -22,6 +22,9 @@ type committing struct {
 	passed  int64 // up to it
 }
 
+// has tells whether it is about an entry; nil is about none.
+func (c *committing) has(e codec.EntryID) bool { return c != nil && slices.Contains(c.entries, e) }
+
 // Settle settles entries, and returns how many of them were held.
 func (o *Owner) Settle(ctx context.Context, entries []codec.EntryID) (int, error) {
 	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
@@ -201,39 +204,53 @@ func (o *Owner) absorb(c *committing) {
 // Renew keeps the ownership for another lease. Nothing that it holds is gone before it is settled.
 func (o *Owner) Renew(ctx context.Context, _ []codec.EntryID) ([]codec.EntryID, error) {
 	o.mu.Lock()
-	epoch, reach := o.epoch, o.read
+	epoch := o.epoch
 	o.mu.Unlock()
 	if epoch == "" {
 		return nil, nil
 	}
+	return nil, o.keep(ctx, epoch)
+}
+
+func (o *Owner) keep(ctx context.Context, epoch string) error {
+	o.mu.Lock()
+	reach := later(o.told, o.read)
+	o.mu.Unlock()
 	sent := time.Now()
 	a := o.cursor.place.addr
 	m, err := o.cursor.place.client.Run(ctx, tier.Call{
 		Script: keepScript, Keys: []string{a.LogKey(), a.CursorsKey()}, Args: []string{o.cursor.cfg.Name, o.name, epoch, reach.String()},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n, err := m.AsInt64()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if n < 0 {
-		return nil, tier.ErrFenced
+		return tier.ErrFenced
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.epoch == epoch {
 		o.confirmed, o.paused = sent, n == 0
 	}
-	return nil, nil
+	return nil
 }
 
 // Leave hands the cursor over, unless handlers that do not end hold something of it: then others wait for the lease.
 func (o *Owner) Leave(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.epoch == "" || len(o.held()) > len(o.returned) {
+	if o.epoch == "" {
+		return nil
+	}
+	back := make(map[codec.EntryID]bool, len(o.returned))
+	for _, g := range o.returned {
+		back[g.Entry] = true
+	}
+	if slices.ContainsFunc(o.held(), func(h tier.Held) bool { return !back[h.Entry] }) {
 		return nil
 	}
 	_, err := o.cursor.place.client.Run(ctx, tier.Call{

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -47,15 +48,13 @@ func (o *Owner) TakeOver(ctx context.Context, n, _ int) (tier.Taken, error) {
 	}
 	o.mu.Lock()
 	now := time.Now()
-	var back, later []giveBack
+	if o.unsure != nil && len(o.returned) > 0 {
+		_ = o.send(ctx, o.unsure) // what it is about stays until its outcome is known
+	}
+	var back []giveBack
 	for _, g := range o.returned {
-		if !o.holds(g.Entry) {
-			continue // a commit of it had its effect after all
-		}
-		if len(back) < n && !g.due.After(now) {
+		if o.holds(g.Entry) && !o.unsure.has(g.Entry) && len(back) < n && !g.due.After(now) { // else a commit of it had its effect after all
 			back = append(back, g)
-		} else {
-			later = append(later, g)
 		}
 	}
 	o.mu.Unlock()
@@ -67,10 +66,16 @@ func (o *Owner) TakeOver(ctx context.Context, n, _ int) (tier.Taken, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.returned = later
+	o.returned = slices.DeleteFunc(o.returned, func(g giveBack) bool {
+		return !o.holds(g.Entry) || slices.ContainsFunc(back, func(b giveBack) bool { return b.Entry == g.Entry })
+	})
 	for _, e := range taken.Lost { // nobody will settle it
 		if i, found := o.find(e); found {
 			o.ahead[i].through = true
+		}
+		if _, found := o.taken[e]; found { // Due is told of it once more, and forgets it at the server
+			delete(o.taken, e)
+			o.astray = true
 		}
 	}
 	return taken, nil
@@ -116,14 +121,15 @@ func (o *Owner) Due(ctx context.Context, n int) (tier.Taken, error) {
 
 func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	o.mu.Lock()
-	epoch, unheard := o.epoch, o.unheard
-	args := []string{o.cursor.cfg.Name, o.name, epoch, strconv.Itoa(n), ""}
-	if unheard {
+	epoch, astray := o.epoch, o.astray
+	args := []string{o.cursor.cfg.Name, o.name, epoch, strconv.Itoa(n), "0"}
+	if astray {
 		args[4] = "1"
 		for e := range o.taken {
 			args = append(args, e.String())
 		}
 	}
+	o.astray = astray || n > 0 // until the reply is here
 	o.mu.Unlock()
 	none := tier.Taken{Next: -1}
 	if epoch == "" {
@@ -142,15 +148,25 @@ func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
-		o.unheard = true
+		o.astray = true
 		return none, err
 	}
 	if o.epoch != epoch {
 		return none, tier.ErrFenced
 	}
-	o.paused, o.unheard = taken.Paused, o.unheard && taken.Paused
+	o.paused = taken.Paused
 	for i := range taken.Leased {
-		o.taken[taken.Leased[i].Entry] = taken.Leased[i].Open
+		e := taken.Leased[i].Entry
+		if o.unsure.has(e) { // it was parked by that, which had its effect: what is said of the entry from now on is news
+			o.absorb(o.unsure)
+		}
+		o.taken[e] = taken.Leased[i].Open
+	}
+	if n > 0 {
+		o.astray = astray && (taken.Paused || len(taken.Leased)+len(taken.Lost) >= n)
+	}
+	if o.astray && n == 0 && !taken.Paused {
+		taken.Next = 0 // who asks next learns what there is
 	}
 	return taken, nil
 }

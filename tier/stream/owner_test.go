@@ -242,3 +242,184 @@ func eachAlone(t *testing.T, f func(t *testing.T, s *tiertest.Server)) {
 		})
 	}
 }
+
+// TestOwnerLosesReplies (B74): what a call has done whose reply was lost is neither forgotten nor mistaken for what comes after.
+func TestOwnerLosesReplies(t *testing.T) {
+	t.Parallel()
+	eachAlone(t, func(t *testing.T, s *tiertest.Server) {
+		f, proxy := setUpProxied(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 3)
+		o := f.own(f.cursor("c", stream.Head(), time.Minute))
+		all := entriesOf(f.owned(o, 3))
+		lose := func(name string) {
+			f.load(sources(t)[name])
+			proxy.DropNextReply(runs(sources(t)[name]))
+		}
+		park := func(e codec.EntryID) []tier.Ending {
+			return []tier.Ending{{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}
+		}
+		lose("commit")
+		require.True(t, tier.OutcomeUnknown(o.Commit(f.ctx, park(all[0]))))
+		taken, err := o.Due(f.ctx, 10)
+		require.NoError(t, err)
+		require.Equal(t, all[:1], entriesOf(taken.Leased), "so it was parked")
+		require.NoError(t, o.Commit(f.ctx, park(all[1])), "which sends the first again")
+		n, err := o.Settle(f.ctx, all[:1])
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "it is held: it was taken up after that commit")
+		require.Equal(t, "1", f.text("ZCARD", f.addr().RetryKey("c")))
+
+		lose("due_owned")
+		_, err = o.Due(f.ctx, 10)
+		require.True(t, tier.OutcomeUnknown(err))
+		parked, err := o.Parked(f.ctx)
+		require.NoError(t, err)
+		require.Len(t, parked, 1, "it still blocks what comes after it")
+		taken, err = o.Due(f.ctx, 10)
+		require.NoError(t, err)
+		require.Equal(t, all[1:2], entriesOf(taken.Leased), "by the call whose reply was lost")
+		require.Equal(t, 2, taken.Leased[0].Open[0].Attempt)
+		taken, err = o.Due(f.ctx, 10)
+		require.NoError(t, err)
+		require.Empty(t, taken.Leased)
+		_, err = o.Settle(f.ctx, all[1:])
+		require.NoError(t, err)
+		require.Equal(t, all[2].String(), f.row("c", "at"))
+		require.Equal(t, "0", f.text("ZCARD", f.addr().RetryKey("c")))
+	})
+}
+
+// dies leaves a cursor as an owner does whose process was killed, and lets another one own it.
+func (f *fixture) dies(c *stream.Cursor) *stream.Owner {
+	f.t.Helper()
+	f.do("HSET", f.addr().CursorsKey(), tier.CursorField("c", "until"), "1")
+	return f.own(c)
+}
+
+// TestOwnerDiesOfAnEntry: the one that comes first after the checkpoint bears the crashes, once somebody has read it, and
+// nobody else; what was being handled beside it comes alone.
+func TestOwnerDiesOfAnEntry(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 6)
+		c := f.cursor("c", stream.Head(), time.Minute)
+		o := f.own(c)
+		all := entriesOf(f.owned(o, 4))
+		_, err := o.Settle(f.ctx, all[:1])
+		require.NoError(t, err)
+		o = f.dies(c) // with 1 to 3 in flight, of which the server was told at the read
+		for crashes := 1; crashes <= 2; crashes++ {
+			some, err := o.Read(f.ctx, 3, 0)
+			require.NoError(t, err)
+			if crashes == 2 {
+				require.Len(t, some, 1, "alone")
+			}
+			require.Equal(t, all[1], some[0].Entry)
+			require.Equal(t, 1+crashes, some[0].Deliveries)
+			if crashes == 1 {
+				require.Equal(t, 1, some[1].Deliveries)
+				o = f.dies(c)
+			}
+		}
+		_, err = o.Settle(f.ctx, all[1:2])
+		require.NoError(t, err)
+		next, err := o.Read(f.ctx, 3, 0)
+		require.NoError(t, err)
+		require.Equal(t, all[2:3], entriesOf(next), "still alone")
+		require.Equal(t, 1, next[0].Deliveries, "it killed nobody")
+		_, err = o.Settle(f.ctx, all[2:3])
+		require.NoError(t, err)
+		for range 3 {
+			o = f.dies(c) // with nothing that it had read
+		}
+		rest, err := o.Read(f.ctx, 3, 0)
+		require.NoError(t, err)
+		require.Len(t, rest, 3)
+		require.Equal(t, 1, rest[0].Deliveries)
+	})
+}
+
+// TestOwnerDiesOfWhatWasParked: what an owner had taken up when it died counts one delivery more, and comes one at a time.
+func TestOwnerDiesOfWhatWasParked(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 4)
+		c := f.cursor("c", stream.Head(), time.Minute)
+		o := f.own(c)
+		all := entriesOf(f.owned(o, 4))
+		park := func(attempt, delivery int, entries ...codec.EntryID) {
+			var list []tier.Ending
+			for _, e := range entries {
+				list = append(list, tier.Ending{Entry: e, Deliveries: delivery, Open: []tier.Open{{Attempt: attempt}}})
+			}
+			require.NoError(t, o.Commit(f.ctx, list))
+		}
+		due := func() []tier.Leased {
+			taken, err := o.Due(f.ctx, 10)
+			require.NoError(t, err)
+			return taken.Leased
+		}
+		park(1, 1, all[:3]...)
+		require.Len(t, due(), 3)
+		for crashes := 1; crashes <= 3; crashes++ {
+			o = f.dies(c)
+			parked, err := o.Parked(f.ctx)
+			require.NoError(t, err)
+			require.Len(t, parked, 3)
+			for _, p := range parked {
+				require.LessOrEqual(t, p.Delay, time.Duration(0))
+				require.Greater(t, p.Delay, -time.Hour)
+			}
+			one := due()
+			require.Equal(t, all[:1], entriesOf(one))
+			require.Equal(t, 2+crashes, one[0].Open[0].Attempt)
+			require.Equal(t, crashes, one[0].Crashes)
+			require.Empty(t, due(), "one at a time")
+		}
+		park(5, 5, all[0])
+		second := due()
+		require.Equal(t, []codec.EntryID{all[1], all[0]}, entriesOf(second), "and what is no suspect any more")
+		require.Equal(t, 3, second[0].Open[0].Attempt, "it was there once when its owner died")
+		_, err := o.Settle(f.ctx, []codec.EntryID{all[0], all[1]})
+		require.NoError(t, err)
+		require.Equal(t, all[2:3], entriesOf(due()))
+		_, err = o.Settle(f.ctx, all[2:3])
+		require.NoError(t, err)
+		require.Equal(t, "0", f.text("ZCARD", f.addr().RetryKey("c")))
+		require.Equal(t, "0", f.text("HLEN", f.addr().OpenKey("c")))
+	})
+}
+
+// TestOwnerOfANewLog: of a log that somebody deleted, and that was written anew, each entry is handled once, also what was
+// settled before anybody noticed.
+func TestOwnerOfANewLog(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		w := f.writer(stream.WriterConfig{})
+		f.append(w, 10)
+		o := f.own(f.cursor("c", stream.Head(), time.Minute))
+		_, err := o.Settle(f.ctx, entriesOf(f.owned(o, 10)))
+		require.NoError(t, err)
+		_, err = o.Renew(f.ctx, nil)
+		require.NoError(t, err)
+		f.do("DEL", f.log())
+		f.append(w, 3)
+		fresh := entriesOf(f.owned(o, 3))
+		_, err = o.Settle(f.ctx, fresh[:2])
+		require.NoError(t, err)
+		_, err = o.Renew(f.ctx, nil)
+		require.ErrorIs(t, err, tier.ErrFenced, "it notices")
+		held, err := o.Sync(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, []tier.Held{{Entry: fresh[2], Deliveries: 1}}, held, "the others were handled")
+		_, err = o.Settle(f.ctx, fresh[2:])
+		require.NoError(t, err)
+		none, err := o.Read(f.ctx, 10, 0)
+		require.NoError(t, err)
+		require.Empty(t, none)
+		require.Equal(t, fresh[2].String(), f.row("c", "at"))
+	})
+}

@@ -147,7 +147,7 @@ type ownership struct {
 	lease       time.Duration
 	wait        time.Duration
 	owner       string
-	passed      string
+	passed      int64 // below 0: not known
 	paused      bool
 }
 
@@ -184,7 +184,10 @@ func (c *Cursor) acquire(ctx context.Context, member string, lost bool) (ownersh
 }
 
 func (c *Cursor) ownershipOf(text []string) (o ownership, err error) {
-	o.code, o.epoch, o.owner, o.passed, o.paused = text[0], text[1], text[11], text[12], text[13] != ""
+	o.code, o.epoch, o.owner, o.paused = text[0], text[1], text[11], text[13] != ""
+	if o.passed, err = strconv.ParseInt(text[12], 10, 64); err != nil {
+		o.passed = -1
+	}
 	switch o.code {
 	case "removed":
 		return o, fmt.Errorf("%w (%s)", ErrStreamRemoved, c.place.addr)

@@ -17,19 +17,38 @@ const parkedPage = 32
 // takenUp is the least score in retry of an entry that the owner of a cursor has taken up, see due_owned.lua.
 const takenUp = 1 << 52
 
+// dueAt is when an entry is due that has a score in retry, suspect, taken up, or both.
+func dueAt(score int64) int64 {
+	switch {
+	case score < 0:
+		return score + takenUp
+	case score >= takenUp+takenUp/2:
+		return score - takenUp - takenUp/2
+	case score >= takenUp:
+		return score - takenUp
+	}
+	return score
+}
+
 // Parked lists the messages of the group that are parked, whoever parked them, in no order: with their keys, which are read
 // from the log, and when they are due. It goes through them page by page, so one that is parked or taken up meanwhile may
 // be listed or not. What was trimmed is left out: Due tells of it.
 func (m *Member) Parked(ctx context.Context) ([]tier.Parked, error) {
-	return m.group.place.parked(ctx, m.group.cfg.Name, m.leasing(ctx))
+	return m.group.place.parked(ctx, m.group.cfg.Name, m.leasing(ctx), nil)
 }
 
-// Parked lists what the cursor has parked, as that of a member does; without what is taken up.
+// Parked lists what the cursor has parked, as that of a member does; without what this owner has taken up. What it does not
+// know to be taken up, Due gives out again.
 func (o *Owner) Parked(ctx context.Context) ([]tier.Parked, error) {
-	return o.cursor.place.parked(ctx, o.cursor.cfg.Name, o.leasing(ctx))
+	return o.cursor.place.parked(ctx, o.cursor.cfg.Name, o.leasing(ctx), func(e codec.EntryID) bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		_, taken := o.taken[e]
+		return taken
+	})
 }
 
-func (p *place) parked(ctx context.Context, name string, lease leasing) (parked []tier.Parked, err error) {
+func (p *place) parked(ctx context.Context, name string, lease leasing, taken func(codec.EntryID) bool) (parked []tier.Parked, err error) {
 	now, err := p.client.Now(ctx, p.addr.LogKey())
 	if err != nil {
 		return nil, err
@@ -41,7 +60,7 @@ func (p *place) parked(ctx context.Context, name string, lease leasing) (parked 
 		}
 		for len(due) > 0 {
 			n := min(len(due), 2*parkedPage)
-			if parked, err = p.parkedOf(ctx, name, lease, parked, due[:n], now.UnixMilli()); err != nil {
+			if parked, err = p.parkedOf(ctx, name, lease, taken, parked, due[:n], now.UnixMilli()); err != nil {
 				return nil, err
 			}
 			due = due[n:]
@@ -64,7 +83,7 @@ func (p *place) scanRetry(ctx context.Context, name string, cursor uint64) (due 
 }
 
 // parkedOf appends the messages of a page of parked entries.
-func (p *place) parkedOf(ctx context.Context, name string, lease leasing, dst []tier.Parked, due []string, now int64) ([]tier.Parked, error) {
+func (p *place) parkedOf(ctx context.Context, name string, lease leasing, taken func(codec.EntryID) bool, dst []tier.Parked, due []string, now int64) ([]tier.Parked, error) {
 	log, open := p.addr.LogKey(), p.addr.OpenKey(name)
 	ids, cmds := make([]string, 0, len(due)/2), make([]rueidis.Completed, 0, len(due)/2)
 	delays := make(map[codec.EntryID]time.Duration, len(due)/2)
@@ -74,10 +93,10 @@ func (p *place) parkedOf(ctx context.Context, name string, lease leasing, dst []
 			continue // of another program
 		}
 		at, _ := strconv.ParseFloat(due[i+1], 64)
-		if at >= takenUp {
+		if at >= takenUp && taken != nil && taken(id) {
 			continue
 		}
-		delays[id] = time.Duration(int64(at)-now) * time.Millisecond
+		delays[id] = time.Duration(dueAt(int64(at))-now) * time.Millisecond
 		ids = append(ids, due[i])
 		cmds = append(cmds, p.client.B().Xrange().Key(log).Start(due[i]).End(due[i]).Build())
 	}
@@ -110,7 +129,8 @@ func (p *place) parkedOf(ctx context.Context, name string, lease leasing, dst []
 			return nil, err
 		}
 		for k := range leased {
-			narrow(&leased[k], openOf(rows[i], 0, now))
+			open, _ := openOf(rows[i], 0, now)
+			narrow(&leased[k], open)
 			for _, r := range leased[k].Records {
 				dst = append(dst, tier.Parked{Position: r.Position, Key: r.Key, Delay: delays[leased[k].Entry]})
 			}

@@ -20,7 +20,7 @@
 -- ARGV[8] node     of the scope, that ids are derived with
 -- ARGV[9..]        for each target: its stream's field in the scope and what it is declared as, or '' and ''; then of each
 --                  entry: id, delivery it was, open messages o, letters l, outputs n, then
---                  o times: index, attempt, ms until it is due; l times: index or '' for the entry,
+--                  o times: index, attempt, ms until it is due, or -2^52 of a suspect; l times: index or '' for the entry,
 --                  messages of its pack, reason, attempts, message; n times: kind, target, a, b as in write below, of append the message and its
 --                  key's index or '', of hash_sets how many fields and '', then each and its value
 -- Replies {code, entries that it was done for, entry, output, reason}: ok | dup | fenced | bad: that output of that entry,

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Takes parked entries of a cursor up again that are due: parked -> taken up, one more delivery; until its owner settles
--- it, it stays in retry, 2^52 ms later. One that was trimmed meanwhile is gone, and answered without fields. What was taken
--- up by a call without an answer: taken up -> parked as it was, since nobody has begun it.
+-- it, it stays in retry, 2^52 ms later. One that was trimmed meanwhile is gone, and answered without fields. Suspects, which
+-- stand 2^52 ms earlier since their owner died with them, are taken one at a time, and stay 2^52 + 2^51 ms later.
 -- KEYS[1] log      STREAM
 -- KEYS[2] cursors  HASH
 -- KEYS[3] retry    ZSET
@@ -10,13 +10,13 @@
 -- ARGV[2] member   who owns it
 -- ARGV[3] epoch    of the ownership
 -- ARGV[4] want     entries to take at most; 0 to learn when the next is due
--- ARGV[5] unheard  '1' when there may have been such a call, else ''
--- ARGV[6..] held   entries that the owner knows to have taken up, if there may have been one
+-- ARGV[5] astray   '1': others may be taken up than the owner knows, by a call whose reply was lost; these are answered again
+-- ARGV[6..] known  entries that it has taken up, if so
 -- Replies as due.lua
 local log, cursors, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local name, member, epoch, want, unheard = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
+local name, member, epoch, want, astray = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local call = redis.call
-local taken = 4503599627370496
+local taken, suspect = 4503599627370496, 4503599627370496 + 2251799813685248
 
 local c = call('HMGET', cursors, name .. ':owner', name .. ':epoch', name .. ':paused')
 if c[1] ~= member or c[2] ~= epoch then return {-1, -1, {}, {}, {}, 0} end
@@ -24,45 +24,59 @@ if c[3] then return {0, -1, {}, {}, {}, 0} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 for _, cmd in ipairs({{'ZADD', retry, '0', 'm'}, {'ZREM', retry, 'm'}, {'HSET', open, 'f', ''}, {'HGET', open, 'f'}, {'HDEL', open, 'f'},
-  {'XRANGE', log, '0-1', '0-1'}, {'ZRANGEBYSCORE', retry, '0', '1'}, {'ZRANGE', retry, '0', '0'}}) do
+  {'XRANGE', log, '0-1', '0-1'}, {'ZRANGEBYSCORE', retry, '0', '1'}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then -- a right that is lacking must not show after the first write
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
   end
 end
-local function row(was, rest, more) -- with so many deliveries and attempts more
-  local parts = {was + more}
-  for index, attempt, at in string.gmatch(rest, '(%d+) (%d+) (%d+)') do parts[#parts + 1] = string.format('%s %d %s', index, attempt + more, at) end
-  return table.concat(parts, ' ')
+local ids, entries, rows = {}, {}, {}
+local function give(id, score) -- and where it stands from now on; nil: it is taken up already
+  local entry = call('XRANGE', log, id, id)[1]
+  local row = call('HGET', open, id) or '0'
+  local was, times = string.match(row, '^(.*) %+(%d+)$') -- taken up so often since it was parked
+  if not was then was, times = row, 0 end
+  if score then times = times + 1 end
+  ids[#ids + 1] = id
+  ids[#ids + 1] = string.match(was, '^%d+') + times
+  if not entry then
+    call('ZREM', retry, id)
+    call('HDEL', open, id)
+    return
+  end
+  if score then
+    call('ZADD', retry, string.format('%.0f', score), id)
+    call('HSET', open, id, was .. ' +' .. times)
+  end
+  entries[#entries + 1] = entry
+  rows[#rows + 1] = was
 end
-if unheard then
-  local held = {}
-  for i = 6, #ARGV do held[ARGV[i]] = true end
-  local up = call('ZRANGEBYSCORE', retry, string.format('%.0f', taken), '+inf', 'WITHSCORES')
-  for i = 1, #up, 2 do
-    local was, rest = string.match(call('HGET', open, up[i]) or '1', '^(%d+)(.*)$')
-    if not held[up[i]] then
-      call('ZADD', retry, string.format('%.0f', up[i + 1] - taken), up[i])
-      call('HSET', open, up[i], row(was, rest, -1))
+if astray and want > 0 then
+  local known = {}
+  for i = 6, #ARGV do known[ARGV[i]] = true end
+  for _, id in ipairs(call('ZRANGEBYSCORE', retry, string.format('%.0f', taken), '+inf')) do
+    if want > 0 and not known[id] then
+      give(id)
+      want = want - 1
     end
   end
 end
-local ids, entries, rows = {}, {}, {}
-local due = call('ZRANGEBYSCORE', retry, '-inf', string.format('%.0f', now), 'WITHSCORES', 'LIMIT', 0, want)
-for i = 1, #due, 2 do
-  local id, entry = due[i], call('XRANGE', log, due[i], due[i])[1]
-  local was, rest = string.match(call('HGET', open, id) or '0', '^(%d+)(.*)$')
-  ids[#ids + 1] = id
-  ids[#ids + 1] = was + 1
-  if entry then
-    call('ZADD', retry, string.format('%.0f', due[i + 1] + taken), id)
-    entries[#entries + 1] = entry
-    rows[#rows + 1] = was .. rest
-    call('HSET', open, id, row(was, rest, 1)) -- as the next owner finds it, if this one dies
-  else
-    call('ZREM', retry, id)
-    call('HDEL', open, id)
+local function any(from, to) return call('ZRANGEBYSCORE', retry, from, to, 'LIMIT', 0, 1)[1] end
+local alone = not any(string.format('%.0f', suspect), '+inf')
+if want > 0 and alone then
+  local first = call('ZRANGEBYSCORE', retry, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, 1)
+  if first[1] then
+    give(first[1], first[2] + taken + suspect)
+    want = want - 1
+    alone = false
   end
 end
-local next_due = call('ZRANGE', retry, 0, 0, 'WITHSCORES')[2]
-local wait = next_due and tonumber(next_due) < taken and math.max(0, next_due - now) or -1
+local due = call('ZRANGEBYSCORE', retry, 0, string.format('%.0f', now), 'WITHSCORES', 'LIMIT', 0, want)
+for i = 1, #due, 2 do give(due[i], due[i + 1] + taken) end
+local wait = -1
+local next_due = call('ZRANGEBYSCORE', retry, 0, string.format('(%.0f', taken), 'WITHSCORES', 'LIMIT', 0, 1)[2]
+if next_due then wait = math.max(0, next_due - now) end
+if any('-inf', '(0') then -- which is worth another look before long
+  local soon = alone and 0 or 50
+  wait = wait < 0 and soon or math.min(wait, soon)
+end
 return {1, wait, ids, entries, rows, now}

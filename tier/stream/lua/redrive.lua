@@ -67,7 +67,7 @@ for i = 2, #ARGV do
     elseif not parked then
       row = '0 ' .. index .. ' 0 0'
     elseif row and string.find(row, ' ') and not lists(row, index) then
-      row = row .. ' ' .. index .. ' 0 0'
+      row = string.gsub(row, ' %+%d+$', '') .. ' ' .. index .. ' 0 0' -- without what due_owned.lua counts
     end
     call('HSET', open, id, row or '0')
     call('XDEL', dead, ARGV[i])

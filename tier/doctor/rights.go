@@ -82,7 +82,7 @@ var roles = map[string][]need{
 		on("version", "GET"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("log", "EXISTS"), on("group", "HEXISTS", "f"),
 		need{"XREAD", func(k string) []string { return []string{"XREAD", "STREAMS", k, "0"} }, "log"},
 		sub("log", "XINFO", "STREAM"), on("log", "XRANGE", "-", "+"), on("cursors", "HMGET", "f"), on("cursors", "HSET", "f", "v"), on("cursors", "HDEL", "f"),
-		on("retry", "ZADD", "0", "m"), on("retry", "ZREM", "m"), on("retry", "ZRANGE", "0", "0"), on("retry", "ZRANGEBYSCORE", "0", "0"), on("retry", "ZSCAN", "0"), on("retry", "DEL"),
+		on("retry", "ZADD", "0", "m"), on("retry", "ZREM", "m"), on("retry", "ZRANGEBYSCORE", "0", "0"), on("retry", "ZSCAN", "0"), on("retry", "DEL"),
 		on("open", "HGET", "f"), on("open", "HMGET", "f"), on("open", "HSET", "f", "v"), on("open", "HDEL", "f"), on("open", "DEL"), on("dead", "XADD", "*", "f", "v"), on("dead", "TYPE"),
 	),
 	"operator": append(

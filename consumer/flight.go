@@ -15,14 +15,15 @@ type flight struct {
 
 	weight     int // bytes
 	deliveries int
-	next       int  // the first message that no worker was given
-	left       int  // messages that are not through
-	narrowed   bool // others of its messages were settled before, or have attempts of their own: the server has a row of it
-	suspect    bool // it may be what ended the consumers that had it before
-	unsure     bool // a settle of it may have happened
-	gone       bool // no longer pending on the server: nothing is to be done about it
-	here       bool // among the flights of the tracker
-	dropped    bool // another's now: whatever becomes of it here has no effect
+	next       int     // the first message that no worker was given
+	left       int     // messages that are not through
+	narrowed   bool    // others of its messages were settled before, or have attempts of their own: the server has a row of it
+	suspect    bool    // it may be what ended the consumers that had it before
+	unsure     bool    // a settle of it may have happened
+	gone       bool    // no longer pending on the server: nothing is to be done about it
+	here       bool    // among the flights of the tracker
+	holds      []*lane // of messages that are done, until all of the entry is through
+	dropped    bool    // another's now: whatever becomes of it here has no effect
 }
 
 // message is one message of a flight, with the context of its handler.

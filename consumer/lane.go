@@ -23,6 +23,7 @@ type lane struct {
 	waiting queue[turn] // in the order of positions; those that were judged or lost meanwhile are passed over
 	parked  []parked    // in the order of positions: what failed or waits behind it, from its judgement on
 	busy    bool        // one is at work, even if its entry is lost by now
+	holders []*flight   // of which a message is done and others are not: what it did is not committed yet
 	queued  bool        // among the ready
 }
 
@@ -45,11 +46,17 @@ func (l *lane) blocked(at codec.Position) bool {
 	return len(l.parked) > 0 && l.parked[0].at.Compare(at) < 0
 }
 
+// held says whether a message of an entry has to wait for what an earlier one has done to be committed: else it could be
+// committed first. Only later entries wait, so that no two wait for each other.
+func (l *lane) held(f *flight) bool {
+	return slices.ContainsFunc(l.holders, func(h *flight) bool { return h.entry.Compare(f.entry) < 0 })
+}
+
 // next passes over what waits no more, and says whether the first of the lane can be begun.
 func (l *lane) next() (turn, bool) {
 	for l.waiting.count > 0 {
 		if w := l.waiting.first(); w.isOpen() {
-			return w, !l.busy && !l.blocked(w.m.Position)
+			return w, !l.busy && !l.blocked(w.m.Position) && !l.held(w.f)
 		}
 		l.waiting.pop()
 	}

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +106,7 @@ func (s *lanes) offer(l *lane) {
 		l.queued = true
 		s.ready.push(ready{lane: l})
 		s.woken++
-	case !l.busy && l.waiting.count == 0 && len(l.parked) == 0:
+	case !l.busy && l.waiting.count == 0 && len(l.parked) == 0 && len(l.holders) == 0:
 		delete(s.byKey, l.key)
 		l.key, l.parked = "", nil
 		if len(s.spare) < spareLanes && len(l.waiting.ring) <= 16 {
@@ -145,6 +146,22 @@ func (s *lanes) end(l *lane) {
 		l.busy = false
 		s.offer(l)
 	}
+}
+
+// hold keeps later entries from a lane of which a message is done, until its own entry is through.
+func (s *lanes) hold(l *lane, f *flight) {
+	if !slices.Contains(l.holders, f) {
+		l.holders, f.holds = append(l.holders, f), append(f.holds, l)
+	}
+}
+
+// letGo ends that.
+func (s *lanes) letGo(f *flight) {
+	for _, l := range f.holds {
+		l.holders = slices.DeleteFunc(l.holders, func(h *flight) bool { return h == f })
+		s.offer(l)
+	}
+	f.holds = nil
 }
 
 // note notes that a message is parked, or will be.

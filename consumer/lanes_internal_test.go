@@ -98,6 +98,14 @@ func (w *world) begin() bool {
 		}
 	}
 	require.True(w.t, e.open[m.Position.Index], "%s is done already", m.Position)
+	for entry, other := range w.tr.flights {
+		for i := range other.messages {
+			done := &other.messages[i]
+			if lane != "" && entry.Compare(f.entry) < 0 && done.fate == fateDone && other.left > 0 && w.lane(done.Key) == lane {
+				require.Fail(w.t, "could be committed first", "%s is begun while the entry of %s is not through", m.Position, done.Position)
+			}
+		}
+	}
 	if lane != "" && !e.free {
 		for _, before := range w.entries {
 			for i, key := range before.keys {

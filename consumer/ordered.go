@@ -33,8 +33,8 @@ func (t *tracker) blockLane(m *message) {
 
 // judged notes that one more message of an entry is through.
 func (t *tracker) judged(f *flight) {
-	if f.left == 0 && t.flights[f.entry] == f {
-		t.through = append(t.through, f)
+	if f.left == 0 && f.here {
+		t.isThrough(f)
 	}
 }
 

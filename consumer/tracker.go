@@ -204,9 +204,20 @@ func (t *tracker) finish(f *flight, m *message, err error) (o outcome, through b
 	before := len(t.through)
 	o = t.judge(f, m, err)
 	if t.lanes != nil {
+		if m.lane != nil && f.here && f.left > 0 {
+			t.lanes.hold(m.lane, f)
+		}
 		t.lanes.end(m.lane)
 	}
 	return o, len(t.through) > before
+}
+
+// isThrough lets a flight wait for the settler.
+func (t *tracker) isThrough(f *flight) {
+	t.through = append(t.through, f)
+	if t.lanes != nil {
+		t.lanes.letGo(f)
+	}
 }
 
 func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
@@ -233,7 +244,7 @@ func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
 		}
 	}
 	if f.left--; f.left == 0 { // only now: what it parks behind itself may be of its own entry, which is through once
-		t.through = append(t.through, f)
+		t.isThrough(f)
 	}
 	return o
 }
@@ -263,6 +274,9 @@ func (t *tracker) forget(f *flight) bool {
 		return false
 	}
 	f.here = false
+	if t.lanes != nil {
+		t.lanes.letGo(f)
+	}
 	delete(t.flights, f.entry)
 	t.messages -= len(f.messages)
 	t.bytes -= f.weight

@@ -209,7 +209,7 @@ func (c *chaos) audit() {
 		require.False(c.t, seen[string(rec.Data)], "%s twice", rec.Data)
 		seen[string(rec.Data)] = true
 		before, ok := last[rec.Key]
-		if c.order == consumer.ByKey && c.pack == 1 { // packs are settled as a whole, so not in the order of a key's messages
+		if c.order == consumer.ByKey {
 			require.True(c.t, !ok || before < place, "of %s, %d came after %d", rec.Key, place, before)
 		}
 		if c.order == consumer.Strict {

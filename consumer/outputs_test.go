@@ -80,14 +80,16 @@ func TestOutputsOnAFullServer(t *testing.T) {
 				s.lease = time.Second
 				s.append(20, 1)
 				reg := prometheus.NewRegistry()
-				full := make(chan struct{})
+				full, begun := make(chan struct{}), newTally()
 				r := s.run(source(s), func(_ context.Context, d *consumer.Delivery) error {
+					begun.add(d.Key)
 					if i, err := strconv.Atoi(d.Key); err != nil || i%2 == 0 {
 						d.Emit(tier.HashIncrement("total", "n", 1))
 					}
 					<-full
 					return nil
 				}, consumer.Config{Registerer: reg, Concurrency: 20})
+				begun.reach(t, 20, patience)
 				s.config("maxmemory", "1")
 				close(full)
 				tiertest.Eventually(t, patience, func() (bool, string) {

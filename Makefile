@@ -22,7 +22,7 @@ build: ## build bin/pipeline
 
 test: ## install what the tests need, and run them all
 	scripts/setup test
-	$(GO) test -race -shuffle=on ./...
+	$(GO) test -race -shuffle=on -timeout 19m ./tier/stream ./consumer ./... # the longest ones first
 
 ci: ## what CI runs: lint, tidy, test, fuzz, demo
 	scripts/setup test

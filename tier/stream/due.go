@@ -21,20 +21,14 @@ func (m *Member) Due(ctx context.Context, n int) (tier.Taken, error) {
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	return readDue(reply, m.leasing(ctx))
+	return readDue(ctx, reply, m.leased)
 }
 
 // leasing is how entries that a script answered become leased ones.
-type leasing func(entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error)
-
-func (m *Member) leasing(ctx context.Context) leasing {
-	return func(entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
-		return m.leased(ctx, entries, deliveries)
-	}
-}
+type leasing func(ctx context.Context, entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error)
 
 // readDue reads the reply of due.lua.
-func readDue(reply rueidis.RedisMessage, lease leasing) (tier.Taken, error) {
+func readDue(ctx context.Context, reply rueidis.RedisMessage, lease leasing) (tier.Taken, error) {
 	parts, err := tier.Parts("due", reply, 6)
 	if err != nil {
 		return tier.Taken{}, err
@@ -42,13 +36,13 @@ func readDue(reply rueidis.RedisMessage, lease leasing) (tier.Taken, error) {
 	if taken, over, err := answered(parts[0]); over {
 		return taken, err
 	}
-	taken, err := takenOf(parts[2], parts[3], parts[4], parts[5], lease)
+	taken, err := takenOf(ctx, parts[2], parts[3], parts[4], parts[5], lease)
 	taken.Next = wait(parts[1])
 	return taken, err
 }
 
 // takenOf reads what a script has taken: {id, deliveries, ...}, the entries that exist, their rows in open, the server's time.
-func takenOf(ids, existing, rows, now rueidis.RedisMessage, lease leasing) (t tier.Taken, err error) {
+func takenOf(ctx context.Context, ids, existing, rows, now rueidis.RedisMessage, lease leasing) (t tier.Taken, err error) {
 	held, err := heldOf(ids)
 	if err != nil {
 		return t, err
@@ -69,7 +63,7 @@ func takenOf(ids, existing, rows, now rueidis.RedisMessage, lease leasing) (t ti
 	for _, h := range held {
 		deliveries[h.Entry] = h.Deliveries
 	}
-	if t.Leased, err = lease(entries, deliveries); err != nil {
+	if t.Leased, err = lease(ctx, entries, deliveries); err != nil {
 		return t, err
 	}
 	for i := range t.Leased {

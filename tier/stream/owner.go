@@ -313,12 +313,6 @@ func (o *Owner) leased(ctx context.Context, entries []codec.Entry, deliveries ma
 	return f.leased, nil
 }
 
-func (o *Owner) leasing(ctx context.Context) leasing {
-	return func(entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
-		return o.leased(ctx, entries, deliveries)
-	}
-}
-
 // wasThrough tells whether an entry, read in order, was through when this began.
 func (o *Owner) wasThrough(e codec.EntryID) bool {
 	n, found := slices.BinarySearchFunc(o.above, e, codec.EntryID.Compare)

@@ -143,7 +143,7 @@ func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	})
 	var taken tier.Taken
 	if err == nil {
-		taken, err = readDue(m, o.leasing(ctx))
+		taken, err = readDue(ctx, m, o.leased)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -146,7 +146,6 @@ type ownership struct {
 	start, live codec.EntryID
 	lease       time.Duration
 	wait        time.Duration
-	owner       string
 	passed      int64 // below 0: not known
 	paused      bool
 }
@@ -184,7 +183,7 @@ func (c *Cursor) acquire(ctx context.Context, member string, lost bool) (ownersh
 }
 
 func (c *Cursor) ownershipOf(text []string) (o ownership, err error) {
-	o.code, o.epoch, o.owner, o.paused = text[0], text[1], text[11], text[13] != ""
+	o.code, o.epoch, o.paused = text[0], text[1], text[13] != ""
 	if o.passed, err = strconv.ParseInt(text[12], 10, 64); err != nil {
 		o.passed = -1
 	}

@@ -34,13 +34,13 @@ func dueAt(score int64) int64 {
 // from the log, and when they are due. It goes through them page by page, so one that is parked or taken up meanwhile may
 // be listed or not. What was trimmed is left out: Due tells of it.
 func (m *Member) Parked(ctx context.Context) ([]tier.Parked, error) {
-	return m.group.place.parked(ctx, m.group.cfg.Name, m.leasing(ctx), nil)
+	return m.group.place.parked(ctx, m.group.cfg.Name, m.leased, nil)
 }
 
 // Parked lists what the cursor has parked, as that of a member does; without what this owner has taken up. What it does not
 // know to be taken up, Due gives out again.
 func (o *Owner) Parked(ctx context.Context) ([]tier.Parked, error) {
-	return o.cursor.place.parked(ctx, o.cursor.cfg.Name, o.leasing(ctx), func(e codec.EntryID) bool {
+	return o.cursor.place.parked(ctx, o.cursor.cfg.Name, o.leased, func(e codec.EntryID) bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		_, taken := o.taken[e]
@@ -124,7 +124,7 @@ func (p *place) parkedOf(ctx context.Context, name string, lease leasing, taken 
 		if err != nil {
 			return nil, err
 		}
-		leased, err := lease(entries, nil)
+		leased, err := lease(ctx, entries, nil)
 		if err != nil {
 			return nil, err
 		}

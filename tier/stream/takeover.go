@@ -42,7 +42,7 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 	if err != nil {
 		return tier.Taken{}, err
 	}
-	taken, err := takenOf(parts[2], parts[3], parts[4], parts[5], m.leasing(ctx))
+	taken, err := takenOf(ctx, parts[2], parts[3], parts[4], parts[5], m.leased)
 	taken.Done, taken.Next, taken.Suspects = next == "", wait(parts[6]), int(left)
 	return taken, err
 }

@@ -23,6 +23,7 @@ build: ## build bin/pipeline
 test: ## install what the tests need, and run them all
 	scripts/setup test
 	$(GO) test -race -shuffle=on -timeout 19m ./tier/stream ./consumer ./... # the longest ones first
+	$(GO) test -C examples/totals . # a module of its own; SQLite takes minutes to compile with -race
 
 ci: ## what CI runs: lint, tidy, test, fuzz, demo
 	scripts/setup test
@@ -41,12 +42,15 @@ lint: ## gofumpt, go vet, staticcheck
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	$(GO) vet -C examples/totals .
+	staticcheck="$$($(GO) tool -n staticcheck)" && cd examples/totals && "$$staticcheck" .
 
 fmt: ## format the code
 	$(GO) tool gofumpt -w .
 
 tidy: ## check that go.mod says what the code needs
 	$(GO) mod tidy -diff
+	$(GO) mod tidy -C examples/totals -diff
 
 fuzz: ## run every fuzz target for FUZZTIME (3s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz

@@ -22,12 +22,20 @@ var digitOf = func() (t [256]byte) {
 	return t
 }()
 
-// putBase62 writes the eleven digits of n, which is 0..2^63-1.
+// putBase62 writes the eleven digits of n, which is 0..2^63-1: the lower six and the upper five side by side, since each
+// division waits for the one before it.
 func putBase62(dst []byte, n uint64) {
+	const half = 6
+	const power = 62 * 62 * 62 * 62 * 62 * 62
 	_ = dst[base62Len-1]
-	for i := base62Len - 1; i >= 0; i-- {
-		dst[i] = alphabet[n%62]
-		n /= 62
+	upper, lower := n/power, n%power
+	for i := base62Len - 1; i >= base62Len-half; i-- {
+		dst[i] = alphabet[lower%62]
+		lower /= 62
+		if i >= half {
+			dst[i-half] = alphabet[upper%62]
+			upper /= 62
+		}
 	}
 }
 

@@ -59,15 +59,20 @@ func (r *Record) Foreign() bool { return r.ID.IsZero() }
 // strings allow: they never change, and live as long as a record does.
 func (i Identity) Records(dst []Record, e Entry) []Record {
 	f := ourFields(e.Fields)
-	id, ok := i.entryID(e.ID, f)
-	raw := Record{ID: id, Position: Position{Entry: e.ID}, Addr: e.ID, Fields: e.Fields}
+	at := len(dst)
+	dst = append(dst, Record{}) // filled in place: a record is large
+	r := &dst[at]
+	r.Position.Entry, r.Addr = e.ID, e.ID
+	id, ok := i.entryID(e.ID, &f)
 	if !ok {
-		return append(dst, raw)
+		r.Fields = e.Fields
+		return dst
 	}
-	out, err := i.decode(dst, raw, f)
+	r.ID = id
+	out, err := i.decode(dst, &f)
 	if err != nil {
-		raw.Err = err
-		return append(dst, raw)
+		*r = Record{ID: id, Position: Position{Entry: e.ID}, Addr: e.ID, Fields: e.Fields, Err: err} // some of it was decoded
+		return dst
 	}
 	return out
 }
@@ -96,7 +101,7 @@ func ourFields(kv []string) (f fields) {
 }
 
 // entryID returns the ID of the entry itself, false when it is foreign.
-func (i Identity) entryID(e EntryID, f fields) (ID, bool) {
+func (i Identity) entryID(e EntryID, f *fields) (ID, bool) {
 	if !f.hasMessage && !f.hasPack {
 		return ID{}, false
 	}
@@ -118,31 +123,31 @@ func (i Identity) derive(e EntryID) (ID, bool) {
 	return ServerID(i.Brand, i.Node, e)
 }
 
-// decode appends the messages of an entry of ours.
-func (i Identity) decode(dst []Record, entry Record, f fields) ([]Record, error) {
-	entry.Fields = nil
-	if f.hasMessage {
-		rest, err := DecodeMessage(bytesOf(f.message), &entry.Message)
-		if err == nil && len(rest) > 0 {
-			err = &DecodeError{len(f.message) - len(rest), "message: bytes after the message"}
-		}
-		return append(dst, entry), err
+// decode makes of the last record of dst, which has the entry's ID and place, those of its messages.
+func (i Identity) decode(dst []Record, f *fields) ([]Record, error) {
+	if !f.hasMessage {
+		return i.decodePack(dst, bytesOf(f.pack))
 	}
-	return i.decodePack(dst, entry, bytesOf(f.pack))
+	rest, err := DecodeMessage(bytesOf(f.message), &dst[len(dst)-1].Message)
+	if err == nil && len(rest) > 0 {
+		err = &DecodeError{len(f.message) - len(rest), "message: bytes after the message"}
+	}
+	return dst, err
 }
 
-func (i Identity) decodePack(dst []Record, last Record, src []byte) ([]Record, error) {
+func (i Identity) decodePack(dst []Record, src []byte) ([]Record, error) {
 	p, err := openPack(src)
 	if err != nil {
 		return dst, err
 	}
-	below := uint64(p.n - 1)
+	at := len(dst) - 1
+	last, below := dst[at], uint64(p.n-1)
 	if last.Addr.Seq < below {
 		return dst, &DecodeError{0, "pack: more messages than there are sequences up to the entry id"}
 	}
-	out := slices.Grow(dst, p.n)[:len(dst)+p.n]
+	out := slices.Grow(dst, p.n-1)[:at+p.n]
 	err = p.each(func(j int) *Message {
-		r := &out[len(dst)+j]
+		r := &out[at+j]
 		*r = last
 		if r.Position.Index = j; uint64(j) < below {
 			r.Addr.Seq = last.Addr.Seq - below + uint64(j)

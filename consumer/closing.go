@@ -53,7 +53,7 @@ func (t *tracker) interrupt() (running []*handling) {
 			t.through = append(t.through, f)
 		}
 	}
-	for _, f := range t.flights {
+	for _, f := range t.flights.list {
 		running = f.running(running)
 	}
 	return running
@@ -61,7 +61,7 @@ func (t *tracker) interrupt() (running []*handling) {
 
 // stuck lists the messages whose handlers are at work.
 func (t *tracker) stuck() (at []codec.Position) {
-	for _, f := range t.flights {
+	for _, f := range t.flights.list {
 		for i := range f.messages[:f.next] {
 			if f.messages[i].running {
 				at = append(at, f.messages[i].Position)

@@ -2,74 +2,72 @@ package consumer
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 )
 
 // handling is the context of one running handler. Most handlers never ask whether it has ended, so the part that can end
-// is made when somebody does; until then a handling costs nothing beyond its own bytes.
+// is made when somebody does; until then a handling costs nothing beyond its own few bytes.
 type handling struct {
 	context.Context // the values of Run's context; never ends
 
-	mu    sync.Mutex
-	inner context.Context // nil until it is asked for
-	stop  context.CancelCauseFunc
-	cause error // why it has ended; nil while it has not
-
-	shared *handling // of the batch, which ends with this one; nil: none
+	ending atomic.Pointer[ending]   // nil: it has not ended, and nobody has asked
+	shared atomic.Pointer[handling] // of the batch, which ends with this one; nil: none
 }
+
+// ending is the part that can end.
+type ending struct {
+	context.Context
+	stop context.CancelCauseFunc
+}
+
+// over stands for the part of a handling that ended before anybody asked, as it does when its handler returns.
+var over ending
 
 // end ends the context. A later end has no effect.
 func (h *handling) end(cause error) {
-	if shared := h.endAlone(cause); shared != nil {
-		shared.end(cause)
+	switch {
+	case cause == context.Canceled && h.ending.CompareAndSwap(nil, &over):
+	case h.ending.Load() == &over:
+		return
+	default:
+		h.live().stop(cause)
 	}
-}
-
-func (h *handling) endAlone(cause error) (shared *handling) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.cause != nil {
-		return nil
-	}
-	h.cause = cause
-	if h.stop != nil {
-		h.stop(cause)
-	}
-	return h.shared
-}
-
-// share ends another together with this one.
-func (h *handling) share(with *handling) {
-	h.mu.Lock()
-	h.shared = with
-	cause := h.cause
-	h.mu.Unlock()
-	if cause != nil {
+	if with := h.shared.Load(); with != nil {
 		with.end(cause)
 	}
 }
 
-// live returns the part that can end. The caller holds mu.
-func (h *handling) live() context.Context {
-	if h.inner == nil {
-		h.inner, h.stop = context.WithCancelCause(h.Context)
-		if h.cause != nil {
-			h.stop(h.cause)
-		}
+// share ends another together with this one.
+func (h *handling) share(with *handling) {
+	h.shared.Store(with)
+	if h.Err() != nil { // else whoever ends it from now on sees the other
+		with.end(context.Cause(h.live()))
 	}
-	return h.inner
 }
 
-func (h *handling) Done() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.live().Done()
+// live returns the part that can end.
+func (h *handling) live() *ending {
+	for {
+		is := h.ending.Load()
+		if is != nil && is != &over {
+			return is
+		}
+		made := new(ending)
+		made.Context, made.stop = context.WithCancelCause(h.Context)
+		if is == &over {
+			made.stop(context.Canceled)
+		}
+		if h.ending.CompareAndSwap(is, made) {
+			return made
+		}
+		made.stop(nil) // another was faster
+	}
 }
+
+func (h *handling) Done() <-chan struct{} { return h.live().Done() }
 
 func (h *handling) Err() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.inner == nil && h.cause == nil {
+	if h.ending.Load() == nil {
 		return nil
 	}
 	return h.live().Err()
@@ -77,11 +75,8 @@ func (h *handling) Err() error {
 
 // Value finds the live part too: context.Cause, and contexts made from this one, look for it that way.
 func (h *handling) Value(key any) any {
-	h.mu.Lock()
-	from := h.Context
-	if h.inner != nil || h.cause != nil {
-		from = h.live()
+	if h.ending.Load() == nil {
+		return h.Context.Value(key)
 	}
-	h.mu.Unlock()
-	return from.Value(key)
+	return h.live().Value(key)
 }

@@ -20,7 +20,7 @@ func TestHandling(t *testing.T) {
 		require.Equal(t, "v", h.Value(ctxKey{}))
 		_, ok := h.Deadline()
 		require.False(t, ok)
-		require.Nil(t, h.inner, "none of this needs the part that ends")
+		require.Nil(t, h.ending.Load(), "none of this needs the part that ends")
 		h.end(context.Canceled)
 		require.ErrorIs(t, h.Err(), context.Canceled)
 	})

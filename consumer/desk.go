@@ -296,7 +296,7 @@ func (d *desk) inFlight(entries []codec.EntryID) []codec.EntryID {
 	defer d.mu.Unlock()
 	kept := entries[:0]
 	for _, e := range entries {
-		if d.t.flights[e] != nil {
+		if d.t.flights.of(e) != nil {
 			kept = append(kept, e)
 		}
 	}

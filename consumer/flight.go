@@ -15,29 +15,35 @@ type flight struct {
 
 	weight     int // bytes
 	deliveries int
-	next       int     // the first message that no worker was given
-	left       int     // messages that are not through
-	narrowed   bool    // others of its messages were settled before, or have attempts of their own: the server has a row of it
-	suspect    bool    // it may be what ended the consumers that had it before
-	unsure     bool    // a settle of it may have happened
-	gone       bool    // no longer pending on the server: nothing is to be done about it
-	here       bool    // among the flights of the tracker
-	holds      []*lane // of messages that are done, until all of the entry is through
-	dropped    bool    // another's now: whatever becomes of it here has no effect
+	next       int  // the first message that no worker was given
+	left       int  // messages that are not through
+	at         int  // its place among the flights of the tracker
+	here       bool // among them
+	narrowed   bool // others of its messages were settled before, or have attempts of their own: the server has a row of it
+	suspect    bool // it may be what ended the consumers that had it before
+	unsure     bool // a settle of it may have happened
+	gone       bool // no longer pending on the server: nothing is to be done about it
+	dropped    bool // another's now: whatever becomes of it here has no effect
 }
 
-// message is one message of a flight, with the context of its handler.
+// message is one message of a flight, with the context of its handler. A handler may keep it, so its memory is not used again:
+// each byte of it is garbage for each message.
 type message struct {
 	Delivery
-	ctx     handling
-	running bool
-	lane    *lane // it waits in, or holds up; nil: none
+	ctx  handling
+	lane *lane // it waits in, or holds up; nil: none
 
-	fate   fate
-	alone  bool          // it was not begun, since it may be what ended its consumers: fateLater
-	pause  time.Duration // until it is due: fateAgain, fateLater
-	reason string        // why it is given up: fateDead
-	cause  string        // the same, in a word, for the metrics
+	death   *death        // fateDead
+	pause   time.Duration // until it is due: fateAgain, fateLater
+	fate    fate
+	alone   bool // it was not begun, since it may be what ended its consumers: fateLater
+	running bool
+}
+
+// death is why a message is given up.
+type death struct {
+	reason string
+	cause  string // the same, in a word, for the metrics
 }
 
 // verdict is what becomes of an entry once its messages are through.
@@ -86,7 +92,7 @@ func (f *flight) ending() tier.Ending {
 		case fateLater, fateOpen:
 			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt - 1, Delay: m.pause, Suspect: m.alone})
 		case fateDead:
-			a.Dead = append(a.Dead, tier.Letter{Index: f.place(m), Reason: m.reason, Attempts: m.Attempt})
+			a.Dead = append(a.Dead, tier.Letter{Index: f.indexOf(m), Reason: m.death.reason, Attempts: m.Attempt})
 		case fateDone:
 			a.Outputs = append(a.Outputs, m.outputs...)
 		}
@@ -102,7 +108,7 @@ func (f *flight) refuse(output int, err error) {
 			continue
 		}
 		if output < len(m.outputs) {
-			m.fate, m.cause, m.reason = fateDead, deadPermanent, clip(fmt.Sprintf("output %d (%s): %v", output, m.outputs[output].Kind, err))
+			m.fate, m.death = fateDead, &death{clip(fmt.Sprintf("output %d (%s): %v", output, m.outputs[output].Kind, err)), deadPermanent}
 			return
 		}
 		output -= len(m.outputs)
@@ -127,8 +133,8 @@ func (f *flight) letters() (n int) {
 	return n
 }
 
-// place is a message's index in its pack; -1 when it is the whole entry.
-func (f *flight) place(m *message) int {
+// indexOf is a message's index in its pack; -1 when it is the whole entry.
+func (f *flight) indexOf(m *message) int {
 	if m.Position.Index == 0 && m.Addr == f.entry {
 		return -1
 	}

@@ -23,6 +23,7 @@ type lanes struct {
 	byKey  map[string]*lane
 	spare  []*lane
 	ready  queue[ready]
+	held   map[*flight][]*lane       // by messages that are done, until all of the entry is through
 	places map[codec.EntryID][]place // of what is parked
 	parked int                       // messages of places
 	woken  int                       // came to be ready, and no worker was told
@@ -48,7 +49,7 @@ func newLanes(o Order) *lanes {
 	}
 	return &lanes{
 		strict: o == Strict, now: time.Now,
-		byKey: map[string]*lane{}, places: map[codec.EntryID][]place{}, strays: map[codec.EntryID]bool{},
+		byKey: map[string]*lane{}, held: map[*flight][]*lane{}, places: map[codec.EntryID][]place{}, strays: map[codec.EntryID]bool{},
 	}
 }
 
@@ -151,17 +152,18 @@ func (s *lanes) end(l *lane) {
 // hold keeps later entries from a lane of which a message is done, until its own entry is through.
 func (s *lanes) hold(l *lane, f *flight) {
 	if !slices.Contains(l.holders, f) {
-		l.holders, f.holds = append(l.holders, f), append(f.holds, l)
+		l.holders = append(l.holders, f)
+		s.held[f] = append(s.held[f], l)
 	}
 }
 
 // letGo ends that.
 func (s *lanes) letGo(f *flight) {
-	for _, l := range f.holds {
+	for _, l := range s.held[f] {
 		l.holders = slices.DeleteFunc(l.holders, func(h *flight) bool { return h == f })
 		s.offer(l)
 	}
-	f.holds = nil
+	delete(s.held, f)
 }
 
 // note notes that a message is parked, or will be.

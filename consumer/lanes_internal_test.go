@@ -98,10 +98,10 @@ func (w *world) begin() bool {
 		}
 	}
 	require.True(w.t, e.open[m.Position.Index], "%s is done already", m.Position)
-	for entry, other := range w.tr.flights {
+	for _, other := range w.tr.flights.list {
 		for i := range other.messages {
 			done := &other.messages[i]
-			if lane != "" && entry.Compare(f.entry) < 0 && done.fate == fateDone && other.left > 0 && w.lane(done.Key) == lane {
+			if lane != "" && other.entry.Compare(f.entry) < 0 && done.fate == fateDone && other.left > 0 && w.lane(done.Key) == lane {
 				require.Fail(w.t, "could be committed first", "%s is begun while the entry of %s is not through", m.Position, done.Position)
 			}
 		}
@@ -151,7 +151,7 @@ func (w *world) settle(how int) bool {
 	}
 	f := w.through[0]
 	w.through = w.through[1:]
-	if w.tr.flights[f.entry] != f {
+	if w.tr.flights.of(f.entry) != f {
 		return true
 	}
 	e := w.find(f.entry)
@@ -331,7 +331,7 @@ func TestLanes(t *testing.T) {
 		w.learn()
 		vanish := func(e *worldEntry) {
 			e.place = gone
-			w.others = w.others || w.tr.flights[e.id] != nil // and parked, which this consumer has not heard yet
+			w.others = w.others || w.tr.flights.of(e.id) != nil // and parked, which this consumer has not heard yet
 			w.tr.vanished([]codec.EntryID{e.id})
 		}
 		t.Repeat(map[string]func(*rapid.T){

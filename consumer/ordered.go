@@ -74,7 +74,7 @@ func (t *tracker) unrelease(e codec.EntryID) {
 // isHere says whether an entry is in flight, or released by this consumer.
 func (t *tracker) isHere(e codec.EntryID) bool {
 	_, released := t.released[e]
-	return released || t.flights[e] != nil
+	return released || t.flights.of(e) != nil
 }
 
 // learn compares with what is parked according to the source, and returns how much of that was not known.
@@ -84,7 +84,7 @@ func (t *tracker) learn(found []tier.Parked) (wrong int) {
 
 // closeLanes begins nothing any more, not even the rest of a pack: what it waits for may be handed back.
 func (t *tracker) closeLanes() {
-	for _, f := range t.flights {
+	for _, f := range t.flights.list {
 		had := f.left
 		for i := range f.messages {
 			if m := &f.messages[i]; m.fate == fateOpen && !m.running {

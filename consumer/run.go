@@ -24,6 +24,7 @@ type run struct {
 	lease   time.Duration
 	// exclusive says that the member owns its cursor, or stands by.
 	exclusive bool
+	began     time.Time
 	metrics   *metrics
 	log       *throttle
 	desk      *desk
@@ -59,7 +60,7 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 		slog.String("scope", origin.Scope), slog.String("stream", origin.Stream),
 		slog.String("group", origin.Group), slog.String("consumer", member.Name()))
 	r := &run{
-		cfg: c.cfg, handler: c.handler, batch: c.batch, member: member, lease: member.Lease(),
+		cfg: c.cfg, handler: c.handler, batch: c.batch, member: member, lease: member.Lease(), began: time.Now(),
 		metrics: newMetrics(c.cfg.Registerer, origin),
 		log:     newThrottle(log),
 	}

@@ -185,9 +185,9 @@ func (s *settler) committed(batch []*flight, list []tier.Ending) {
 			if m.fate != fateDead {
 				continue
 			}
-			s.metrics.dead[m.cause].Inc()
+			s.metrics.dead[m.death.cause].Inc()
 			s.log.error("a message went to the dead letters",
-				slog.String("entry", m.Position.String()), slog.Int("attempts", m.Attempt), slog.String("reason", m.reason))
+				slog.String("entry", m.Position.String()), slog.Int("attempts", m.Attempt), slog.String("reason", m.death.reason))
 		}
 		s.metrics.parked.Add(float64(len(list[i].Open)))
 	}

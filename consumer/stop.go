@@ -99,7 +99,7 @@ func (r *run) drain() (stuck []codec.Position) {
 func (r *run) abandon() error {
 	n := 0
 	r.desk.ask(func(t *tracker) {
-		for _, f := range t.flights {
+		for _, f := range t.flights.list {
 			if f.left == 0 {
 				n++
 			}

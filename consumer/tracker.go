@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -25,7 +26,7 @@ type tracker struct {
 	maxBytes    int
 	values      context.Context
 	policy      policy
-	flights     map[codec.EntryID]*flight
+	flights     flights
 	released    map[codec.EntryID]time.Time // when it can be taken over
 	due         time.Time                   // of the first that was released, or earlier; zero when none is
 	next        time.Time                   // when the first parked entry of the group is due, as far as is known here; zero: none
@@ -42,7 +43,7 @@ type tracker struct {
 func newTracker(values context.Context, max, maxBytes int, p policy, o Order) *tracker {
 	return &tracker{
 		max: max, maxBytes: maxBytes, values: values, policy: p, lanes: newLanes(o),
-		flights: map[codec.EntryID]*flight{}, released: map[codec.EntryID]time.Time{},
+		released: map[codec.EntryID]time.Time{},
 	}
 }
 
@@ -57,11 +58,11 @@ type room struct {
 }
 
 func (t *tracker) room(workers int) room {
-	r := room{messages: max(0, t.max-t.messages), bytes: max(0, t.maxBytes-t.bytes), idle: len(t.flights)+len(t.released) == 0, hungry: t.waiting.count < workers}
+	r := room{messages: max(0, t.max-t.messages), bytes: max(0, t.maxBytes-t.bytes), idle: t.flights.count()+len(t.released) == 0, hungry: t.waiting.count < workers}
 	if r.bytes == 0 {
 		r.messages = 0
 	}
-	r.take = min(r.messages, max(0, maxEntries-len(t.flights)))
+	r.take = min(r.messages, max(0, maxEntries-t.flights.count()))
 	if len(t.released) < maxEntries {
 		r.read = r.take
 	}
@@ -77,7 +78,7 @@ func (t *tracker) take(leased []tier.Leased) (fresh int) {
 	shared := newBlock(leased)
 	for i := range leased {
 		l := &leased[i]
-		if f := t.flights[l.Entry]; f != nil {
+		if f := t.flights.of(l.Entry); f != nil {
 			f.deliveries, f.gone = l.Deliveries, false
 			continue
 		}
@@ -90,9 +91,10 @@ func (t *tracker) take(leased []tier.Leased) (fresh int) {
 // was moved back, and that its old delivery is void: it ends, and the contexts to end are returned.
 func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*handling) {
 	shared := newBlock(leased)
+	t.flights.unindex()
 	for i := range leased {
 		l := &leased[i]
-		if f := t.flights[l.Entry]; f != nil {
+		if f := t.flights.of(l.Entry); f != nil {
 			running = append(running, t.drop(f)...)
 		}
 		fresh += t.add(shared.flight(l), l)
@@ -122,9 +124,9 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 		reason, exhausted := t.policy.exhausted(m.Attempt)
 		switch {
 		case m.Err != nil:
-			m.fate, m.reason, m.cause = fateDead, clip(m.Err.Error()), deadUndecodable
+			m.fate, m.death = fateDead, &death{clip(m.Err.Error()), deadUndecodable}
 		case exhausted:
-			m.fate, m.reason, m.cause = fateDead, reason, deadUnfinished
+			m.fate, m.death = fateDead, &death{reason, deadUnfinished}
 			begun = true // it has had its turn
 		case late:
 			m.fate, m.pause = fateLater, l.Open[i].Delay
@@ -142,7 +144,7 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 			t.blockLane(m)
 		}
 	}
-	t.flights[f.entry], f.here = f, true
+	t.flights.add(f)
 	t.messages += len(f.messages)
 	t.bytes += f.weight
 	if f.suspect = l.Deliveries > maxUnsuspected; f.suspect {
@@ -233,10 +235,11 @@ func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
 			err = Permanent(fmt.Errorf("consumer: %d outputs, at most %d", n, MaxOutputs))
 		}
 		o = outcomeOf(err)
-		if m.fate, m.pause, m.reason = t.policy.judge(err, m.Attempt); m.fate == fateDead {
-			m.cause = deadExhausted
+		var reason string
+		if m.fate, m.pause, reason = t.policy.judge(err, m.Attempt); m.fate == fateDead {
+			m.death = &death{reason, deadExhausted}
 			if permanent(err) {
-				m.cause = deadPermanent
+				m.death.cause = deadPermanent
 			}
 		}
 		if m.fate != fateDone && t.lanes != nil && !t.closed {
@@ -273,11 +276,10 @@ func (t *tracker) forget(f *flight) bool {
 	if !f.here {
 		return false
 	}
-	f.here = false
 	if t.lanes != nil {
 		t.lanes.letGo(f)
 	}
-	delete(t.flights, f.entry)
+	t.flights.remove(f)
 	t.messages -= len(f.messages)
 	t.bytes -= f.weight
 	if f.suspect {
@@ -288,7 +290,7 @@ func (t *tracker) forget(f *flight) bool {
 
 // release notes that an entry was released until due. If it is in flight, its flight ends.
 func (t *tracker) release(e codec.EntryID, due time.Time) {
-	if f := t.flights[e]; f != nil {
+	if f := t.flights.of(e); f != nil {
 		t.forget(f)
 	}
 	t.released[e] = due
@@ -320,9 +322,9 @@ func (t *tracker) looked(now time.Time, again time.Duration) {
 
 // entries lists what is in flight.
 func (t *tracker) entries() []codec.EntryID {
-	dst := make([]codec.EntryID, 0, len(t.flights))
-	for e := range t.flights {
-		dst = append(dst, e)
+	dst := make([]codec.EntryID, 0, t.flights.count())
+	for _, f := range t.flights.list {
+		dst = append(dst, f.entry)
 	}
 	return dst
 }
@@ -333,10 +335,11 @@ func (t *tracker) entries() []codec.EntryID {
 func (t *tracker) vanished(entries []codec.EntryID) (n int) {
 	for _, e := range entries {
 		t.unrelease(e)
-		if t.flights[e] == nil && t.lanes != nil {
+		f := t.flights.of(e)
+		if f == nil && t.lanes != nil {
 			t.lanes.unpark(e)
 		}
-		if f := t.flights[e]; f != nil && !f.gone && !f.unsure {
+		if f != nil && !f.gone && !f.unsure {
 			f.gone = true
 			n++
 		}
@@ -350,7 +353,7 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 	known := make(map[codec.EntryID]bool, len(held))
 	for _, h := range held {
 		known[h.Entry] = true
-		if _, released := t.released[h.Entry]; t.flights[h.Entry] == nil && !released {
+		if _, released := t.released[h.Entry]; t.flights.of(h.Entry) == nil && !released {
 			unknown = append(unknown, h)
 		}
 	}
@@ -362,8 +365,8 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 			}
 		}
 	}
-	for e, f := range t.flights {
-		if known[e] {
+	for _, f := range slices.Clone(t.flights.list) {
+		if known[f.entry] {
 			continue
 		}
 		// What is gone was not pending before either, and its handler may go on.

@@ -169,7 +169,7 @@ func TestTracker(t *testing.T) {
 				w.take(&l)
 				var want []*handling
 				for _, r := range running {
-					if r.f == tr.flights[l.Entry] {
+					if r.f == tr.flights.of(l.Entry) {
 						want = append(want, &r.m.ctx)
 					}
 				}

@@ -12,21 +12,24 @@ import (
 // reading of the clock, which cost as much as a small handler does.
 func (r *run) workLoop() {
 	f, m, ok := r.desk.begin()
-	start := time.Now()
+	start := r.clock()
 	for ok {
 		err := r.handle(f, m, start)
-		end := time.Now()
+		end := r.clock()
 		o, next, following := r.desk.turn(f, m, err, true)
-		r.handled(m, o, err, end.Sub(start))
+		r.handled(m, o, err, end-start)
 		if f, m, start = next, following, end; f == nil {
 			f, m, ok = r.desk.begin()
-			start = time.Now()
+			start = r.clock()
 		}
 	}
 }
 
+// clock is what has passed since the run began: half the price of the time of day.
+func (r *run) clock() time.Duration { return time.Since(r.began) }
+
 // handle gives one message to the handler. A panic ends here; a Goexit takes this goroutine with it, so another begins.
-func (r *run) handle(f *flight, m *message, start time.Time) (err error) {
+func (r *run) handle(f *flight, m *message, start time.Duration) (err error) {
 	returned := false
 	defer func() {
 		m.ctx.end(context.Canceled)
@@ -37,7 +40,7 @@ func (r *run) handle(f *flight, m *message, start time.Time) (err error) {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 			return
 		}
-		r.handled(m, r.desk.finish(f, m, errGoexit), errGoexit, time.Since(start))
+		r.handled(m, r.desk.finish(f, m, errGoexit), errGoexit, r.clock()-start)
 		r.workers.Go(r.workLoop)
 	}()
 	err = r.handler(&m.ctx, &m.Delivery)

@@ -95,6 +95,7 @@ func (p *page) readReply(m rueidis.RedisMessage) error {
 
 // textsOf gives entries as texts, appended to dst. They lie in one piece of memory.
 func textsOf(dst []string, entries []codec.EntryID) []string {
+	dst = slices.Grow(dst, len(entries))
 	buf := make([]byte, 0, entryIDBytes*len(entries))
 	for _, e := range entries {
 		begin := len(buf)

@@ -154,7 +154,7 @@ func (r *run) reconcile(held []tier.Held) (unknown []tier.Held) {
 	lost, unknown := r.desk.reconcile(held)
 	if len(lost) > 0 {
 		r.metrics.lost[lostLease].Add(float64(len(lost)))
-		r.log.warn("leases lost: this consumer was silent for longer than the lease, or the group or its stream was reset, or lost by the server",
+		r.log.warn("leases lost: this consumer was silent for longer than the lease, or what it handles was reset, or lost by the server",
 			slog.Int("entries", len(lost)), slog.String("first", lost[0].entry.String()), slog.Duration("lease", r.lease))
 	}
 	return unknown

@@ -65,7 +65,7 @@ func TestConsumerHeals(t *testing.T) {
 					put(20+10*loss, 30+5*loss) // fewer than the log had
 					seen.reach(t, 30+5*loss, patience)
 					s.settled(patience)
-					require.Equal(t, float64(1+loss), sum(t, reg, "echomq_consumer_group_rebuilds_total", "how", string(tc.how)))
+					require.Equal(t, float64(1+loss), sum(t, reg, "echomq_consumer_rebuilds_total", "how", string(tc.how)))
 					require.Equal(t, 1+loss, strings.Count(out.String(), tc.line), out.String())
 				}
 				r.stop()
@@ -140,7 +140,7 @@ func TestGroupGoesBack(t *testing.T) {
 	tiertest.Eventually(t, patience, func() (bool, string) {
 		return seen.count("0") == 2 && seen.count("4") == 2, fmt.Sprint(seen.deliveries(), " deliveries")
 	})
-	require.Equal(t, 1.0, sum(t, reg, "echomq_consumer_group_rewinds_total", "", ""))
+	require.Equal(t, 1.0, sum(t, reg, "echomq_consumer_rewinds_total", "", ""))
 	r.stop()
 	require.NoError(t, r.wait(patience))
 }

@@ -131,10 +131,10 @@ func (f *fetcher) pause(paused bool) {
 	}
 	if f.paused = paused; paused {
 		f.metrics.paused.Set(1)
-		f.log.log.Info("the group is paused: nothing is fetched until it is resumed")
+		f.log.log.Info("paused: nothing is fetched until it is resumed")
 	} else {
 		f.metrics.paused.Set(0)
-		f.log.log.Info("the group is resumed")
+		f.log.log.Info("resumed")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// metrics of one consumer. Consumers of one process on one group share their series.
+// metrics of one consumer. Consumers of one process on one group, or cursor, share their series.
 type metrics struct {
 	deliveries [outcomes]prometheus.Counter
 	seconds    prometheus.Observer
@@ -43,11 +43,11 @@ const (
 )
 
 func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
-	f := factory{reg, prometheus.Labels{"scope": o.Scope, "stream": o.Stream, "group": o.Group}}
+	f := factory{reg, prometheus.Labels{"scope": o.Scope, "stream": o.Stream, "group": o.Group, "cursor": o.Cursor}}
 	m := &metrics{
 		seconds:        f.histogram("handler_seconds", "Time that handlers took, one message each."),
 		inFlight:       f.gauge("in_flight_messages", "Messages that were fetched and are not settled."),
-		paused:         f.gauge("paused", "1 while the group is paused, so that nothing is fetched."),
+		paused:         f.gauge("paused", "1 while the group or cursor is paused, so that nothing is fetched."),
 		settled:        f.counter("settled_entries_total", "Entries settled."),
 		takenOver:      f.counter("taken_over_entries_total", "Entries taken over after their lease had ended or they were released."),
 		parked:         f.counter("parked_messages_total", "Messages that were parked, to come again later."),
@@ -56,7 +56,7 @@ func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 		released:       map[string]prometheus.Counter{},
 		lost:           map[string]prometheus.Counter{},
 		rebuilds:       map[tier.Rebuild]prometheus.Counter{},
-		rewinds:        f.counter("group_rewinds_total", "Reads that brought entries at or below one that was read before: the group was reset, or the server lost what it knew last."),
+		rewinds:        f.counter("rewinds_total", "Reads that brought entries at or below one that was read before: the group was reset, or the server lost what it knew last."),
 	}
 	deliveries := f.vec("deliveries_total", "Messages given to the handler, by how it ended.", "outcome")
 	for o := range outcomes {
@@ -74,7 +74,7 @@ func newMetrics(reg prometheus.Registerer, o Origin) *metrics {
 	for _, cause := range []string{lostLease, lostRetention, lostGone} {
 		m.lost[cause] = lost.WithLabelValues(cause)
 	}
-	rebuilds := f.vec("group_rebuilds_total", "Times the server had lost the group, by how it came back: found made again by another consumer, resumed where everything was settled, restarted because the stream was lost.", "how")
+	rebuilds := f.vec("rebuilds_total", "Times the server had lost the group or cursor, by how it came back: found made again by another consumer, resumed where everything was settled, restarted because the stream was lost.", "how")
 	for _, how := range []tier.Rebuild{tier.Found, tier.Resumed, tier.Restarted} {
 		m.rebuilds[how] = rebuilds.WithLabelValues(string(how))
 	}
@@ -95,12 +95,13 @@ type factory struct {
 	labels prometheus.Labels
 }
 
-var labelNames = []string{"scope", "stream", "group"}
+// labelNames: a series has a group or a cursor. To Prometheus a label that is empty is one that is not there.
+var labelNames = []string{"scope", "stream", "group", "cursor"}
 
 func (f factory) vec(name, help string, label string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "echomq", Subsystem: "consumer", Name: name, Help: help,
-	}, append(labelNames[:3:3], label))
+	}, append(labelNames[:4:4], label))
 	return tier.Register(f.reg, v).MustCurryWith(f.labels)
 }
 

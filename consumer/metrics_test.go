@@ -72,3 +72,22 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, problems)
 }
+
+// TestCursorIsNoGroup: metrics and logs of a consumer of a cursor name it so.
+func TestCursorIsNoGroup(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
+	s.append(3, 1)
+	reg, logs := prometheus.NewRegistry(), &logBuffer{}
+	seen := newTally()
+	handler := func(_ context.Context, d *consumer.Delivery) error {
+		seen.add(d.Key)
+		return consumer.Permanent(errMailbox)
+	}
+	s.run(consumer.Exclusive(s.cursor()), handler, consumer.Config{Registerer: reg, Logger: logs.logger()})
+	seen.reach(t, 3, patience)
+	counted(t, reg, 3, "echomq_consumer_dead_messages_total", "cursor", groupName)
+	counted(t, reg, 3, "echomq_consumer_deliveries_total", "group", "")
+	require.Contains(t, logs.String(), " cursor="+groupName+" ")
+	require.NotContains(t, logs.String(), "group")
+}

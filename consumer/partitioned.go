@@ -64,7 +64,7 @@ func (p *Partitioned) Run(ctx context.Context) error {
 	addr := p.cursor.Address()
 	c := &coordinator{
 		Partitioned: p, member: member, owned: map[int]*owned{}, ended: make(chan *owned),
-		log: newThrottle(p.cfg.Logger.With(slog.String("scope", addr.Scope), slog.String("stream", addr.Stream), slog.String("group", p.cursor.Name()), slog.String("consumer", member))),
+		log: newThrottle(p.cfg.Logger.With(Origin{Scope: addr.Scope, Stream: addr.Stream, Cursor: p.cursor.Name()}.attributes(member)...)),
 	}
 	return c.run(ctx)
 }

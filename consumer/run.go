@@ -56,9 +56,7 @@ type run struct {
 func newRun(c *Consumer, ctx context.Context, member Member) *run {
 	values := context.WithoutCancel(ctx)
 	origin := originOf(c.source)
-	log := c.cfg.Logger.With(
-		slog.String("scope", origin.Scope), slog.String("stream", origin.Stream),
-		slog.String("group", origin.Group), slog.String("consumer", member.Name()))
+	log := c.cfg.Logger.With(origin.attributes(member.Name())...)
 	r := &run{
 		cfg: c.cfg, handler: c.handler, batch: c.batch, member: member, lease: member.Lease(), began: time.Now(),
 		metrics: newMetrics(c.cfg.Registerer, origin),

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -15,8 +16,17 @@ type Source interface {
 	Join(ctx context.Context, prefix string) (Member, error)
 }
 
-// Origin names a source in metrics and logs.
-type Origin struct{ Scope, Stream, Group string }
+// Origin names a source in metrics and logs. It is a group or a cursor; the other is empty.
+type Origin struct{ Scope, Stream, Group, Cursor string }
+
+// attributes of the logs of a consumer.
+func (o Origin) attributes(consumer string) []any {
+	of := slog.String("group", o.Group)
+	if o.Cursor != "" {
+		of = slog.String("cursor", o.Cursor)
+	}
+	return []any{slog.String("scope", o.Scope), slog.String("stream", o.Stream), of, slog.String("consumer", consumer)}
+}
 
 // Member is what a consumer does at its source. It is one interface of many methods because they share one contract, the
 // fence: every call that depends on what the member holds is refused whole with tier.ErrFenced, with no effect, when
@@ -112,7 +122,7 @@ func (s cursorSource) Join(ctx context.Context, prefix string) (Member, error) {
 
 func (s cursorSource) Origin() Origin {
 	a := s.cursor.Address()
-	return Origin{Scope: a.Scope, Stream: a.Stream, Group: s.cursor.Name()}
+	return Origin{Scope: a.Scope, Stream: a.Stream, Cursor: s.cursor.Name()}
 }
 
 // originOf is empty for a source that does not tell.

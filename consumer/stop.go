@@ -120,6 +120,6 @@ func (r *run) leave() {
 	ctx, cancel := context.WithTimeout(r.desk.t.values, flushTime)
 	defer cancel()
 	if err := errors.Join(r.member.Checkpoint(ctx), r.member.Leave(ctx)); err != nil {
-		r.log.warn("consumer not removed from its group, others will do it", slog.Any("err", err))
+		r.log.warn("consumer not signed off, others will do it", slog.Any("err", err))
 	}
 }

@@ -153,7 +153,7 @@ func (c *consume) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.metrics.groups(client, c.addr); err != nil {
+		if err := c.metrics.stream(ctx, client, c.addr); err != nil {
 			return err
 		}
 		defer c.app.watch(ctx, func(ctx context.Context) error {
@@ -168,9 +168,17 @@ func (c *consume) run(ctx context.Context) error {
 		if handled == 0 && err != nil && !stoppedWaiting(err) {
 			return err // which says why
 		}
-		c.app.note("%s handled by group %s of %s in %s", show.Count(handled, "message"), c.group, c.addr, show.Duration(time.Since(begun)))
+		c.app.note("%s handled by %s %s of %s in %s", show.Count(handled, "message"), c.kind(), c.group, c.addr, show.Duration(time.Since(begun)))
 		return err
 	})
+}
+
+// kind is what the name is one of.
+func (c *consume) kind() string {
+	if c.exclusive {
+		return "cursor"
+	}
+	return "group"
 }
 
 func (c *consume) source(client *tier.Client, start stream.Start) (consumer.Source, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +181,32 @@ func TestConsumeInterrupted(t *testing.T) {
 	require.Equal(t, 4, r.code)
 	require.Contains(t, r.errOut, "nothing came within --timeout 300ms")
 	require.Zero(t, p.run("consume", addr, "--group", "h", "--timeout", "3s").code)
+}
+
+// TestConsumeMetrics: a consumer of a cursor serves what stands in docs/processing.md, and calls nothing a group that is none.
+func TestConsumeMetrics(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	addr := numbers(t, p, 3)
+	p.ok("consume", addr, "--group", "mailer", "--count", "1")
+	running := p.start("consume", addr, "--group", "ledger", "--exclusive", "--metrics", ":0")
+	require.Contains(t, running.line(), `"data":"1"`)
+	body := scrape(t, running)
+	for _, series := range []string{
+		`echomq_consumer_in_flight_messages{cursor="ledger",group="",`, `echomq_stream_cursor_owned{cursor="ledger",`, `echomq_stream_group_lag_entries{group="mailer",`,
+	} {
+		require.Contains(t, body, series)
+	}
+	require.NotContains(t, body, `group="ledger"`)
+	document, err := os.ReadFile("../../docs/processing.md")
+	require.NoError(t, err)
+	names := regexp.MustCompile(`echomq_(consumer|stream)_\w+`).FindAllString(string(document), -1)
+	require.Greater(t, len(names), 5)
+	for _, name := range names {
+		require.Contains(t, body, "\n"+name)
+	}
+	r := running.interrupted()
+	require.Contains(t, r.errOut, "handled by cursor ledger of "+addr)
 }
 
 func TestExec(t *testing.T) {

@@ -124,7 +124,7 @@ func (c *consumption) outcome(cause error) error {
 	case cannotShow(cause):
 		return cause
 	case len(c.failed) > 0:
-		return fmt.Errorf("%s failed and will come again, to any consumer of the group: 'pipeline groups %s' shows what is parked", show.Count(len(c.failed), "message"), c.addr)
+		return fmt.Errorf("%s failed and will come again, to any consumer of the %s: 'pipeline groups %s' shows what is parked", show.Count(len(c.failed), "message"), c.kind(), c.addr)
 	case c.tally.handled > 0:
 		return nil
 	case errors.Is(cause, errIdle):

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"github.com/echomq/pipeline/consumer/projection"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -62,16 +63,32 @@ func (m *metrics) registerer() prometheus.Registerer {
 	return m.reg
 }
 
-// groups adds lag, pending and ages of the groups of a stream.
-func (m *metrics) groups(client *tier.Client, addr tier.Address) error {
+// stream adds lag and ages of the groups, cursors and projections of a stream, in each of its partitions.
+func (m *metrics) stream(ctx context.Context, client *tier.Client, addr tier.Address) error {
 	if m.reg == nil {
 		return nil
 	}
-	groups, err := stream.NewGroupMetrics(client, addr.String())
+	list, err := addresses(ctx, client, addr)
 	if err != nil {
 		return err
 	}
-	return m.reg.Register(groups)
+	all := make([]string, len(list))
+	for i, one := range list {
+		all[i] = one.String()
+	}
+	groups, err := stream.NewGroupMetrics(client, all...)
+	if err != nil {
+		return err
+	}
+	cursors, err := stream.NewCursorMetrics(client, all...)
+	if err != nil {
+		return err
+	}
+	projections, err := projection.NewMetrics(client, all...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.reg.Register(groups), m.reg.Register(cursors), m.reg.Register(projections))
 }
 
 // serve answers until stop is called. It is called before anything is counted.

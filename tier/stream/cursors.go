@@ -25,11 +25,14 @@ type CursorInfo struct {
 	// before it, LagExact is false and Lag is as many or more.
 	Lag      int64
 	LagExact bool
-	passed   int64 // entries that there ever were up to the checkpoint; below 0: not known
-	Parked   int64
-	Dead     int64
-	Crashes  int           // how often it was taken over at this checkpoint without having been handed over
-	Live     codec.EntryID // messages up to it are a replay
+	// OldestUnread is the first entry above the checkpoint, when there is a lag.
+	OldestUnread    codec.EntryID // zero: none
+	OldestUnreadAge time.Duration // since it was appended
+	passed          int64         // entries that there ever were up to the checkpoint; below 0: not known
+	Parked          int64
+	Dead            int64
+	Crashes         int           // how often it was taken over at this checkpoint without having been handed over
+	Live            codec.EntryID // messages up to it are a replay
 	// Paused: nothing is read until somebody resumes the cursor, whoever owns it.
 	Paused      bool
 	PausedSince time.Time // zero where that is not known
@@ -76,7 +79,27 @@ func Cursors(ctx context.Context, client *tier.Client, address string) ([]Cursor
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(a, b CursorInfo) int { return strings.Compare(a.Name, b.Name) })
-	return list, nil
+	return list, p.askUnread(ctx, list, now)
+}
+
+// askUnread asks for the first entry above each checkpoint.
+func (p *place) askUnread(ctx context.Context, list []CursorInfo, now time.Time) error {
+	for chunk := range slices.Chunk(list, askChunk) {
+		call := tier.Call{Script: unreadScript, Keys: []string{p.addr.LogKey()}}
+		for i := range chunk {
+			call.Args = append(call.Args, chunk[i].Checkpoint.String())
+		}
+		ids, err := p.idsOf(ctx, call, len(chunk))
+		if err != nil {
+			return err
+		}
+		for i, id := range ids {
+			if chunk[i].Lag > 0 {
+				chunk[i].OldestUnread, chunk[i].OldestUnreadAge = id, age(id, now)
+			}
+		}
+	}
+	return nil
 }
 
 // judge says what state the cursor is in, and how old its checkpoint is.

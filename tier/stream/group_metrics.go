@@ -10,10 +10,10 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// GroupMetrics collects what Groups says of the groups of one stream. The numbers are the server's, so every process
+// GroupMetrics collects what Groups says of the groups of streams. The numbers are the server's, so every process
 // that collects them shows the same: a dashboard takes their maximum, not their sum.
 type GroupMetrics struct {
-	place *place
+	places []*place
 }
 
 // collectTime bounds one collection; one that takes longer yields nothing.
@@ -40,13 +40,25 @@ var (
 	oldestUnreadDesc  = groupDesc("oldest_unread_age_seconds", "Age of the oldest entry that the group was not given yet; 0: none.")
 )
 
-// NewGroupMetrics checks the address. It sends nothing; register it, and each collection asks the server.
-func NewGroupMetrics(client *tier.Client, address string) (*GroupMetrics, error) {
-	place, err := newPlace(client, address)
+// NewGroupMetrics checks the addresses, of a partitioned stream one for each partition: a registry takes one collector of a
+// kind. It sends nothing; register it, and each collection asks the server.
+func NewGroupMetrics(client *tier.Client, addresses ...string) (*GroupMetrics, error) {
+	places, err := newPlaces(client, addresses)
 	if err != nil {
 		return nil, err
 	}
-	return &GroupMetrics{place: place}, nil
+	return &GroupMetrics{places}, nil
+}
+
+func newPlaces(client *tier.Client, addresses []string) ([]*place, error) {
+	places := make([]*place, len(addresses))
+	for i, address := range addresses {
+		var err error
+		if places[i], err = newPlace(client, address); err != nil {
+			return nil, err
+		}
+	}
+	return places, nil
 }
 
 // Describe implements prometheus.Collector.
@@ -63,25 +75,22 @@ func (m *GroupMetrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *GroupMetrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
 	defer cancel()
-	groups, err := Groups(ctx, m.place.client, m.place.addr.String())
-	if err != nil {
-		m.place.client.Logger().Warn("group metrics not collected", slog.String("stream", m.place.addr.String()), slog.Any("err", err))
-		return
+	for _, p := range m.places {
+		if err := p.collectGroups(ctx, ch); err != nil {
+			p.client.Logger().Warn("group metrics not collected", slog.String("stream", p.addr.String()), slog.Any("err", err))
+		}
 	}
+}
+
+func (p *place) collectGroups(ctx context.Context, ch chan<- prometheus.Metric) error {
+	groups, err := Groups(ctx, p.client, p.addr.String())
 	for _, g := range groups {
 		gauge := func(d *prometheus.Desc, v float64) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, m.place.addr.Scope, m.place.addr.Stream, g.Name)
-		}
-		flag := func(d *prometheus.Desc, is bool) {
-			v := 0.0
-			if is {
-				v = 1
-			}
-			gauge(d, v)
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, p.addr.Scope, p.addr.Stream, g.Name)
 		}
 		gauge(lagDesc, float64(g.Lag))
-		flag(lagEstimatedDesc, !g.LagExact)
-		flag(pausedDesc, g.Paused)
+		gauge(lagEstimatedDesc, flag(!g.LagExact))
+		gauge(pausedDesc, flag(g.Paused))
 		gauge(dueDesc, g.DueIn.Seconds())
 		gauge(oldestParkedDesc, g.OldestParkedAge.Seconds())
 		gauge(oldestDeadDesc, g.OldestDeadAge.Seconds())
@@ -92,4 +101,5 @@ func (m *GroupMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(oldestPendingDesc, g.OldestPendingAge.Seconds())
 		gauge(oldestUnreadDesc, g.OldestUnreadAge.Seconds())
 	}
+	return err
 }

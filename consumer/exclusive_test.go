@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -163,5 +164,65 @@ func TestCompetitorsKeepOrder(t *testing.T) {
 			require.NoError(t, running[i%3].wait(patience))
 			running[i%3] = s.run(consumer.Exclusive(s.cursor()), handler, consumer.Config{Order: consumer.ByKey})
 		}
+	})
+}
+
+// TestStandByTakesOver: what the owner has parked keeps nobody from taking over when it is silent, in whichever order.
+func TestStandByTakesOver(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		for _, order := range []consumer.Order{consumer.None, consumer.ByKey, consumer.Strict} {
+			t.Run(order.String(), func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t, server)
+				s.lease = shortLease
+				s.append(1, 1)
+				later := func(context.Context, *consumer.Delivery) error { return consumer.RetryAfter(errMailbox, time.Hour) }
+				first := newPuppet(consumer.Exclusive(s.cursor()))
+				s.run(first, later, consumer.Config{Name: "first", Order: order})
+				tiertest.Eventually(t, patience, func() (bool, string) { return s.parked() > 0, "nothing is parked" })
+				s.run(consumer.Exclusive(s.cursor()), later, consumer.Config{Name: "second", Order: order})
+				first.freeze()
+				defer first.thaw()
+				tiertest.Eventually(t, patience, func() (bool, string) {
+					list, err := stream.Cursors(t.Context(), s.client, s.addr.String())
+					require.NoError(t, err)
+					return strings.HasPrefix(list[0].Owner, "second"), list[0].Owner
+				})
+			})
+		}
+	})
+}
+
+// TestOrderOfPacksAcrossOwners (B93): a message that waits behind a failed one, whose pack is not through when its owner is
+// lost, is not handled before that by the next one.
+func TestOrderOfPacksAcrossOwners(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		s := newStage(t, server)
+		s.lease = shortLease
+		w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: s.addr.String(), Pack: 2})
+		require.NoError(t, err)
+		_, err = w.AppendBatch(t.Context(), []codec.Message{
+			{Key: "k", Data: []byte("k/0")}, {Key: "stuck", Data: []byte("stuck")}, {Key: "k", Data: []byte("k/1")}, {Key: "fine", Data: []byte("fine")},
+		})
+		require.NoError(t, err)
+		first := newPuppet(consumer.Exclusive(s.cursor()))
+		s.run(first, func(ctx context.Context, d *consumer.Delivery) error {
+			switch d.Key {
+			case "k":
+				return consumer.RetryAfter(errMailbox, time.Millisecond)
+			case "stuck":
+				<-ctx.Done()
+			}
+			return nil
+		}, consumer.Config{Order: consumer.ByKey, Concurrency: 4})
+		tiertest.Eventually(t, patience, func() (bool, string) { return s.parked() > 0, "nothing is parked" })
+		first.freeze()
+		defer first.thaw()
+		j := newJournal()
+		s.run(consumer.Exclusive(s.cursor()), j.handler(byKey, func(*consumer.Delivery, int) error { return nil }), consumer.Config{Order: consumer.ByKey})
+		j.reach(t, "k", 2)
+		require.Equal(t, []string{"k/0", "k/1"}, j.seen("k"))
 	})
 }

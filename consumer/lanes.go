@@ -73,7 +73,7 @@ func (s *lanes) of(key string) *lane {
 	return l
 }
 
-// push lets a message wait for its turn. Behind a parked one it is judged at once.
+// push lets a message wait for its turn. Behind a parked one it is judged at once, unless the lane is a strict one.
 func (s *lanes) push(w turn) {
 	w.f.left++
 	l := s.of(w.m.Key)
@@ -82,12 +82,22 @@ func (s *lanes) push(w turn) {
 	case l == nil:
 		s.ready.push(ready{turn: w})
 		s.woken++
-	case l.blocked(w.m.Position):
+	case s.parksBehind(l, w.m.Position):
 		s.parkBehind(l, w)
 	default:
 		l.wait(w)
 		s.offer(l)
 	}
+}
+
+// parksBehind says whether a message is parked with those before it. Of a strict lane each stays where it is, since nothing
+// else could be done meanwhile: so none is parked while one before it is in flight. But an entry is parked as a whole.
+func (s *lanes) parksBehind(l *lane, at codec.Position) bool {
+	if !s.strict {
+		return l.blocked(at)
+	}
+	i, _ := l.place(at)
+	return i > 0 && l.parked[i-1].at.Entry == at.Entry
 }
 
 // parkBehind judges a message whose lane is blocked: it comes again after those before it, and this attempt does not count.
@@ -174,8 +184,7 @@ func (s *lanes) note(l *lane, at codec.Position, due time.Time) {
 	}
 }
 
-// block parks a message, and all that wait behind it; judged is told of each of these. Of a strict lane they stay where
-// they are, since nothing else could be done meanwhile; but an entry is parked as a whole.
+// block parks a message, and all that wait behind it and are parked with it; judged is told of each of these.
 func (s *lanes) block(l *lane, at codec.Position, due time.Time, judged func(f *flight)) {
 	if l == nil {
 		return
@@ -186,7 +195,7 @@ func (s *lanes) block(l *lane, at codec.Position, due time.Time, judged func(f *
 		l.waiting.pop()
 		switch {
 		case !w.isOpen():
-		case !l.blocked(w.m.Position), s.strict && w.m.Position.Entry != at.Entry:
+		case !s.parksBehind(l, w.m.Position):
 			l.waiting.push(w)
 		default:
 			s.parkBehind(l, w)
@@ -287,7 +296,9 @@ func (s *lanes) narrow(r *room, workers int) {
 		r.read = 0
 	}
 	if s.strict && s.parked > 0 {
-		r.read = 0
+		if l := s.byKey[""]; l != nil && l.waiting.count > 0 {
+			r.read = 0
+		}
 		r.take = max(1, r.take) // what is in flight waits for what is parked
 	}
 }

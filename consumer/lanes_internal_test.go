@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -418,4 +419,21 @@ func TestLanes(t *testing.T) {
 		require.Zero(t, w.tr.messages)
 		require.Empty(t, w.tr.lanes.byKey, "a lane is kept of which nothing is left")
 	})
+}
+
+// Of a strict lane nothing is parked while something before it is in flight, whenever it comes: an owner that takes over
+// would handle it first.
+func TestStrictParksTheFirst(t *testing.T) {
+	tr := newTracker(t.Context(), 100, 1<<20, policy{base: time.Second, longest: time.Minute}, Strict)
+	leased := func(seq uint64) tier.Leased {
+		e := codec.EntryID{Ms: 1, Seq: seq}
+		return tier.Leased{Entry: e, Deliveries: 1, Records: []codec.Record{{Position: codec.Position{Entry: e}}}}
+	}
+	tr.takeNew([]tier.Leased{leased(1), leased(2)})
+	f, m := tr.begin()
+	tr.finish(f, m, errors.New("not yet"))
+	tr.takeNew([]tier.Leased{leased(3)}) // by a read that was under way
+	require.Equal(t, []*flight{f}, tr.through)
+	require.Equal(t, 1, tr.lanes.parked)
+	require.Zero(t, tr.room(1).read, "what is here waits, and more would too")
 }

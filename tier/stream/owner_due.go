@@ -111,7 +111,8 @@ func (o *Owner) again(ctx context.Context, back []giveBack) (leased []tier.Lease
 	return leased, lost, nil
 }
 
-// Due takes up to n parked entries up again that are due.
+// Due takes up to n parked entries up again that are due: of those up to the last that it has read, so that what another
+// owner parked does not come before what stands before it in the log.
 func (o *Owner) Due(ctx context.Context, n int) (tier.Taken, error) {
 	if n <= 0 {
 		return tier.Taken{Next: -1}, nil
@@ -122,7 +123,7 @@ func (o *Owner) Due(ctx context.Context, n int) (tier.Taken, error) {
 func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	o.mu.Lock()
 	epoch, astray := o.epoch, o.astray
-	args := []string{o.cursor.cfg.Name, o.name, epoch, strconv.Itoa(n), "0"}
+	args := []string{o.cursor.cfg.Name, o.name, epoch, strconv.Itoa(n), "0", o.read.String()}
 	if astray {
 		args[4] = "1"
 		for e := range o.taken {

@@ -423,3 +423,44 @@ func TestOwnerOfANewLog(t *testing.T) {
 		require.Equal(t, fresh[2].String(), f.row("c", "at"))
 	})
 }
+
+// TestOwnerTakesUpInOrder: what an owner before has parked further on is taken up again once this one has read up to it, and
+// not before what stands between.
+func TestOwnerTakesUpInOrder(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 5)
+		c := f.cursor("c", stream.Head(), time.Minute)
+		o := f.own(c)
+		all := entriesOf(f.owned(o, 5))
+		due := func() []codec.EntryID {
+			taken, err := o.Due(f.ctx, 10)
+			require.NoError(t, err)
+			if len(taken.Leased) == 0 {
+				require.GreaterOrEqual(t, taken.Next, 40*time.Millisecond, "it is asked again, and not all the time")
+			}
+			return entriesOf(taken.Leased)
+		}
+		for _, e := range []codec.EntryID{all[0], all[2], all[3]} {
+			require.NoError(t, o.Commit(f.ctx, []tier.Ending{{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		}
+		o = f.dies(c)
+		require.Equal(t, all[:1], due(), "it stands at the checkpoint")
+		require.Equal(t, all[1:2], entriesOf(f.owned(o, 1)))
+		require.Empty(t, due(), "nothing is read beyond the second")
+		require.Equal(t, all[4:], entriesOf(f.owned(o, 1)))
+		require.Equal(t, all[2:4], due())
+
+		o = f.dies(c) // with three in its hands that were taken up: suspects
+		require.Equal(t, all[:1], due())
+		_, err := o.Settle(f.ctx, all[:1])
+		require.NoError(t, err)
+		require.Empty(t, due())
+		require.Equal(t, all[1:2], entriesOf(f.owned(o, 1)))
+		_, err = o.Settle(f.ctx, all[1:2])
+		require.NoError(t, err)
+		require.Equal(t, all[4:], entriesOf(f.owned(o, 1)))
+		require.Equal(t, all[2:3], due())
+	})
+}

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Takes parked entries of a cursor up again that are due: parked -> taken up, one more delivery; until its owner settles
 -- it, it stays in retry, 2^52 ms later. One that was trimmed meanwhile is gone, and answered without fields. Suspects, which
--- stand 2^52 ms earlier since their owner died with them, are taken one at a time, and stay 2^52 + 2^51 ms later.
+-- stand 2^52 ms earlier since their owner died with them, are taken one at a time, and stay 2^52 + 2^51 ms later. What an
+-- owner before has parked further on than this one has read waits: it may stand behind what comes before it.
 -- KEYS[1] log      STREAM
 -- KEYS[2] cursors  HASH
 -- KEYS[3] retry    ZSET
@@ -11,10 +12,11 @@
 -- ARGV[3] epoch    of the ownership
 -- ARGV[4] want     entries to take at most; 0 to learn when the next is due
 -- ARGV[5] astray   '1': others may be taken up than the owner knows, by a call whose reply was lost; these are answered again
--- ARGV[6..] known  entries that it has taken up, if so
+-- ARGV[6] read     last entry that the owner has read
+-- ARGV[7..] known  entries that it has taken up, if so
 -- Replies as due.lua
 local log, cursors, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local name, member, epoch, want, astray = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
+local name, member, epoch, want, astray, read = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6]
 local call = redis.call
 local taken, suspect = 4503599627370496, 4503599627370496 + 2251799813685248
 
@@ -52,7 +54,7 @@ local function give(id, score) -- and where it stands from now on; nil: it is ta
 end
 if astray and want > 0 then
   local known = {}
-  for i = 6, #ARGV do known[ARGV[i]] = true end
+  for i = 7, #ARGV do known[ARGV[i]] = true end
   for _, id in ipairs(call('ZRANGEBYSCORE', retry, string.format('%.0f', taken), '+inf')) do
     if want > 0 and not known[id] then
       give(id)
@@ -60,23 +62,45 @@ if astray and want > 0 then
     end
   end
 end
-local function any(from, to) return call('ZRANGEBYSCORE', retry, from, to, 'LIMIT', 0, 1)[1] end
-local alone = not any(string.format('%.0f', suspect), '+inf')
+local function below(a, b)
+  local am, as = string.match(a, '^(%d+)%-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)%-(%d+)$')
+  am, bm = tonumber(am), tonumber(bm)
+  return am < bm or (am == bm and tonumber(as) < tonumber(bs))
+end
+local function find(from, to, most) -- entries and scores of what was read; and the first score that is of something else
+  local found, ahead, at, size = {}, nil, 0, math.max(64, most)
+  repeat
+    local page = call('ZRANGEBYSCORE', retry, from, to, 'WITHSCORES', 'LIMIT', at, size)
+    for i = 1, #page, 2 do
+      if below(read, page[i]) then
+        ahead = ahead or page[i + 1]
+      elseif #found < 2 * most then
+        found[#found + 1] = page[i]
+        found[#found + 1] = page[i + 1]
+      end
+    end
+    at = at + size
+  until #found == 2 * most or #page == 0
+  return found, ahead
+end
+local alone = not call('ZRANGEBYSCORE', retry, string.format('%.0f', suspect), '+inf', 'LIMIT', 0, 1)[1]
 if want > 0 and alone then
-  local first = call('ZRANGEBYSCORE', retry, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, 1)
+  local first = find('-inf', '(0', 1)
   if first[1] then
     give(first[1], first[2] + taken + suspect)
     want = want - 1
     alone = false
   end
 end
-local due = call('ZRANGEBYSCORE', retry, 0, string.format('%.0f', now), 'WITHSCORES', 'LIMIT', 0, want)
+local due = find(0, string.format('%.0f', now), want)
 for i = 1, #due, 2 do give(due[i], due[i + 1] + taken) end
-local wait = -1
-local next_due = call('ZRANGEBYSCORE', retry, 0, string.format('(%.0f', taken), 'WITHSCORES', 'LIMIT', 0, 1)[2]
-if next_due then wait = math.max(0, next_due - now) end
-if any('-inf', '(0') then -- which is worth another look before long
-  local soon = alone and 0 or 50
-  wait = wait < 0 and soon or math.min(wait, soon)
-end
+local wait, soon = -1, 50 -- after which another look is worth it, at what is to come alone, or not yet
+local function within(ms) wait = wait < 0 and ms or math.min(wait, ms) end
+local next_due, ahead = find(0, string.format('(%.0f', taken), 1)
+if next_due[1] then within(math.max(0, next_due[2] - now)) end
+if ahead then within(math.max(soon, ahead - now)) end
+local suspects, unread = find('-inf', '(0', 1)
+if suspects[1] then within(alone and 0 or soon) end
+if unread then within(soon) end
 return {1, wait, ids, entries, rows, now}

@@ -22,8 +22,8 @@ func doctorCommand(a *app) *cobra.Command {
 		Long: `Find what is wrong with a deployment, or will be, and say what to do: the settings
 of its servers, their memory, disks and clocks, the cluster, what the user may not
 do, the registry, and of each scope, or of those named: what must hold in it, ids
-ahead of the clock, large streams, groups that nobody works on, consumers that
-died, dead letters. Nothing is changed.
+ahead of the clock, large streams, groups and cursors that nobody works on,
+consumers that died, dead letters. Nothing is changed.
 
 A finding is an error when something does not work or messages will be lost, a
 warning when it will be one if nobody acts, or a note. What the user may not look
@@ -123,7 +123,8 @@ func (a *app) diagnosed(r doctor.Report, strict bool) error {
 	for _, f := range r.Findings {
 		counts[f.Severity]++
 	}
-	examined := fmt.Sprintf("%s, %s, %s, %s", show.Count(r.Nodes, "node"), show.Count(r.Scopes, "scope"), show.Count(r.Streams, "stream"), show.Count(r.Groups, "group"))
+	examined := fmt.Sprintf("%s, %s, %s, %s, %s", show.Count(r.Nodes, "node"), show.Count(r.Scopes, "scope"), show.Count(r.Streams, "stream"),
+		show.Count(r.Groups, "group"), show.Count(r.Cursors, "cursor"))
 	if len(r.Findings) == 0 {
 		a.note("nothing wrong was found in %s", examined)
 		return nil

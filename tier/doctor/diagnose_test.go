@@ -44,6 +44,12 @@ func grouped(g stream.GroupDetail) func(*doctor.Facts) {
 	return scoped(doctor.Stream{Groups: []stream.GroupDetail{g}})
 }
 
+// cursored is a stream, looked at now, with a cursor.
+func cursored(now time.Time, c stream.CursorInfo) func(*doctor.Facts) {
+	c.Name = "c"
+	return scoped(doctor.Stream{Now: now, Cursors: []stream.CursorInfo{c}})
+}
+
 func informed(field, value string) func(*doctor.Facts) {
 	return func(f *doctor.Facts) { f.Nodes[0] = node("a", map[string]string{field: value}) }
 }
@@ -119,6 +125,25 @@ func TestDiagnose(t *testing.T) {
 		},
 		{"idle for long", grouped(stream.GroupDetail{State: stream.Idle, Who: []stream.ConsumerInfo{silent(2*time.Hour, 0)}}), ""},
 		{"paused", grouped(stream.GroupDetail{State: stream.Paused, GroupInfo: stream.GroupInfo{Paused: true, PausedSince: now}, Who: []stream.ConsumerInfo{silent(2*time.Hour, 1)}}), "note group-paused shop/orders group g"},
+		{"a cursor that has been free for an hour", cursored(now, stream.CursorInfo{State: stream.Dead, Owner: "m", Until: now.Add(-time.Hour), Lag: 1}), ""},
+		{
+			"a cursor that has been free for longer", cursored(now, stream.CursorInfo{State: stream.Dead, Owner: "m", Until: now.Add(-time.Hour - time.Second), Lag: 1}),
+			"warning cursor-dead shop/orders cursor c",
+		},
+		{"a cursor that was handed over, with what is new", cursored(now, stream.CursorInfo{State: stream.Dead, Lag: 1, OldestUnreadAge: time.Minute}), ""},
+		{
+			"a cursor that was handed over, with what waits", cursored(now, stream.CursorInfo{State: stream.Dead, Lag: 1, OldestUnreadAge: 2 * time.Hour}),
+			"warning cursor-dead shop/orders cursor c",
+		},
+		{
+			"a cursor that was handed over, with what is parked", cursored(now, stream.CursorInfo{State: stream.Dead, Parked: 1, CheckpointAge: 2 * time.Hour}),
+			"warning cursor-dead shop/orders cursor c",
+		},
+		{"a cursor without anything to do", cursored(now, stream.CursorInfo{State: stream.Idle, Owner: "m", CheckpointAge: 2 * time.Hour}), ""},
+		{"an owner that died once", cursored(now, stream.CursorInfo{State: stream.Active, Crashes: 1}), ""},
+		{"an owner that died twice", cursored(now, stream.CursorInfo{State: stream.Active, Crashes: 2}), "warning cursor-crashes shop/orders cursor c"},
+		{"a paused cursor", cursored(now, stream.CursorInfo{State: stream.Paused, Paused: true, Owner: "m", Lag: 1}), "note cursor-paused shop/orders cursor c"},
+		{"dead letters of a cursor", cursored(now, stream.CursorInfo{State: stream.Idle, Dead: 1}), "warning dead-letters shop/orders cursor c"},
 		{"past the lease", grouped(stream.GroupDetail{State: stream.Active, Who: []stream.ConsumerInfo{silent(50*time.Second, 1)}}), ""},
 		{"past two leases", grouped(stream.GroupDetail{State: stream.Active, Who: []stream.ConsumerInfo{silent(61*time.Second, 1)}}), "warning lease-ended shop/orders group g"},
 		{"100 dead consumers (B34)", grouped(stream.GroupDetail{State: stream.Idle, Who: repeated(silent(time.Hour, 0), 100)}), ""},
@@ -208,6 +233,14 @@ func TestWords(t *testing.T) {
 		{
 			"a dead group whose consumer beat", grouped(stream.GroupDetail{State: stream.Dead, GroupInfo: waits, Who: []stream.ConsumerInfo{{Silence: 2 * time.Hour}}}),
 			"the oldest was appended 4 days ago; a consumer was last heard of 2h0m0s ago", "",
+		},
+		{
+			"a cursor that nobody owns", cursored(now, stream.CursorInfo{State: stream.Dead, Lag: 7, Parked: 1, OldestUnreadAge: 2 * time.Hour}),
+			"nobody owns it; lag 7, 1 entry is parked; the oldest was appended 2h0m0s ago", "'pipeline group delete shop/orders --group c'",
+		},
+		{
+			"an owner that dies", cursored(now, stream.CursorInfo{State: stream.Active, Crashes: 3, Checkpoint: codec.EntryID{Ms: 7}, OldestUnread: codec.EntryID{Ms: 9}}),
+			"its owner died 3 times at 7-0 without getting any further", "'pipeline range shop/orders --from 9-0 --limit 1'",
 		},
 		{"a full server drops", informed("maxmemory_policy", "allkeys-lru"), "", "CONFIG SET maxmemory-policy noeviction, " + kept},
 		{"a full server drops receipts", informed("maxmemory_policy", "volatile-lru"), "", "CONFIG SET maxmemory-policy noeviction, " + kept},

@@ -62,6 +62,7 @@ func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error
 		r.Streams += len(s.Streams)
 		for _, st := range s.Streams {
 			r.Groups += len(st.Groups)
+			r.Cursors += len(st.Cursors)
 		}
 	}
 	return r, nil
@@ -231,6 +232,11 @@ func (e *examination) stream(ctx context.Context, s *Stream) (err error) {
 			return err
 		}
 	}
-	s.Groups, err = stream.GroupDetails(ctx, e.client, s.Address.String())
-	return err
+	if s.Groups, err = stream.GroupDetails(ctx, e.client, s.Address.String()); err != nil {
+		return err
+	}
+	if s.Cursors, err = stream.Cursors(ctx, e.client, s.Address.String()); errors.Is(err, stream.ErrStreamRemoved) {
+		return nil
+	}
+	return e.tolerate(ctx, "its cursors", s.Address.String(), err)
 }

@@ -95,10 +95,19 @@ func TestFound(t *testing.T) {
 			}, code: "consumers-dead", severity: doctor.Warning, where: mailer, what: "1000 consumers are silent, and nothing is pending for them",
 		},
 		{
+			name: "a cursor that nobody owns", spoil: func(f *fixture) {
+				c, err := stream.NewCursor(f.client, stream.CursorConfig{Address: orders.String(), Name: "ledger", Start: stream.Head()})
+				require.NoError(f.t, err)
+				_, err = c.Join(f.ctx, "m")
+				require.NoError(f.t, err)
+				f.do("HSET", orders.CursorsKey(), "ledger:until", long)
+			}, code: "cursor-dead", severity: doctor.Warning, where: orders.String() + " cursor ledger", what: "nobody owns it; lag 3",
+		},
+		{
 			name: "dead letters", spoil: func(f *fixture) {
 				f.do("XADD", orders.DeadKey("mailer"), "*", "entry", "1-1", "reason", "r", "attempts", "1")
 			},
-			code: "dead-letters", severity: doctor.Warning, where: mailer, what: "1 entry was put aside",
+			code: "dead-letters", severity: doctor.Warning, where: mailer, what: "1 message was put aside",
 		},
 		{
 			name: "B62: pending entries that were trimmed", spoil: func(f *fixture) { f.do("XTRIM", orders.LogKey(), "MAXLEN", "1") },

@@ -45,12 +45,13 @@ type Scope struct {
 	Streams []Stream
 }
 
-// Stream is a stream with its groups.
+// Stream is a stream with its groups and cursors.
 type Stream struct {
 	stream.Info
-	Bytes  int64     // of memory; 0: not known
-	Now    time.Time // the clock of its node
-	Groups []stream.GroupDetail
+	Bytes   int64     // of memory; 0: not known
+	Now     time.Time // the clock of its node
+	Groups  []stream.GroupDetail
+	Cursors []stream.CursorInfo
 }
 
 // Lack is a right that the user does not have.

@@ -32,8 +32,8 @@ type Finding struct {
 
 // Report is the outcome of an examination.
 type Report struct {
-	Findings                       []Finding // the worst first
-	Nodes, Scopes, Streams, Groups int       // that were examined
+	Findings                                []Finding // the worst first
+	Nodes, Scopes, Streams, Groups, Cursors int       // that were examined
 }
 
 // Worst is the severity of the worst finding; empty without one.

@@ -49,6 +49,9 @@ func (d *diagnosis) stream(s *Stream) {
 	for i := range s.Groups {
 		d.group(s, &s.Groups[i])
 	}
+	for i := range s.Cursors {
+		d.cursor(s, &s.Cursors[i])
+	}
 }
 
 func (d *diagnosis) group(s *Stream, g *stream.GroupDetail) {
@@ -89,13 +92,18 @@ func (d *diagnosis) group(s *Stream, g *stream.GroupDetail) {
 		d.add(Warning, "consumers-dead", where, counted(int64(silent), "consumer is", "consumers are")+" silent, and nothing is pending for them",
 			"a running consumer retires members; those of other clients go with XGROUP DELCONSUMER "+s.Address.LogKey()+" "+g.Name+" NAME")
 	}
-	if g.Dead > 0 {
-		d.add(Warning, "dead-letters", where, counted(g.Dead, "entry was", "entries were")+" put aside: not to be decoded, or not to be handled",
-			"look at them: XRANGE "+s.Address.DeadKey(g.Name)+" - + COUNT 10")
-	}
+	d.letters(where, addr, g.Name, g.Dead)
 	if g.Pending > 0 && g.OldestPending.Compare(s.First) < 0 {
 		d.add(Note, "pending-trimmed", where, "pending entries were trimmed: the oldest, "+g.OldestPending.String()+", is gone",
 			"nothing: who takes them over counts them as lost")
+	}
+}
+
+// letters are the dead ones of a group or cursor.
+func (d *diagnosis) letters(where, addr, name string, n int64) {
+	if n > 0 {
+		d.add(Warning, "dead-letters", where, counted(n, "message was", "messages were")+" put aside: not to be decoded, or not to be handled",
+			fmt.Sprintf("'pipeline dead ls %s --group %s' says why; then redrive or drop them", addr, name))
 	}
 }
 

@@ -146,35 +146,48 @@ func (c *check) streams(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	for chunk := range slices.Chunk(names, askChunk) {
-		keys := make([]string, len(chunk))
+		logs, cursors := make([]string, len(chunk)), make([]string, len(chunk))
 		for i, name := range chunk {
-			keys[i] = tier.Address{Scope: c.scope, Stream: name}.LogKey()
+			addr := tier.Address{Scope: c.scope, Stream: name}
+			logs[i], cursors[i] = addr.LogKey(), addr.CursorsKey()
 		}
-		there, err := c.areType(ctx, keys, "stream")
+		hasLog, err := c.areType(ctx, logs, "stream")
+		if err != nil {
+			return err
+		}
+		hasCursors, err := c.areType(ctx, cursors, "hash")
 		if err != nil {
 			return err
 		}
 		for i, name := range chunk {
-			if d, _ := parseDeclaration(c.row[tier.StreamField(name)]); d.kind == keyed && !d.removed {
-				if err := c.indexes(ctx, tier.Address{Scope: c.scope, Stream: name}); err != nil {
-					return err
-				}
-			}
-			if err := c.cursors(ctx, tier.Address{Scope: c.scope, Stream: name}, there[i]); err != nil {
-				return err
-			}
-			if !there[i] {
-				continue
-			}
-			if strings.HasPrefix(c.row[tier.StreamField(name)], tier.GoneMark) {
-				c.broken(keys[i], "is there, though the stream was removed")
-			}
-			if err := c.groups(ctx, tier.Address{Scope: c.scope, Stream: name}); err != nil {
+			if err := c.stream(ctx, name, hasLog[i], hasCursors[i]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// stream audits one stream: its indexes, its cursors and its groups.
+func (c *check) stream(ctx context.Context, name string, hasLog, hasCursors bool) error {
+	addr, declared := tier.Address{Scope: c.scope, Stream: name}, c.row[tier.StreamField(name)]
+	if d, _ := parseDeclaration(declared); d.kind == keyed && !d.removed {
+		if err := c.indexes(ctx, addr); err != nil {
+			return err
+		}
+	}
+	if hasCursors {
+		if err := c.cursors(ctx, addr, hasLog); err != nil {
+			return err
+		}
+	}
+	if !hasLog {
+		return nil
+	}
+	if strings.HasPrefix(declared, tier.GoneMark) {
+		c.broken(addr.LogKey(), "is there, though the stream was removed")
+	}
+	return c.groups(ctx, addr)
 }
 
 // areType reports which keys are there with the right type; a missing one is no fault.

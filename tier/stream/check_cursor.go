@@ -21,10 +21,6 @@ var cursorValues = map[string]bool{
 // cursors audits those of a stream, with what each has parked and given up.
 func (c *check) cursors(ctx context.Context, addr tier.Address, hasLog bool) error {
 	key := addr.CursorsKey()
-	there, err := c.areType(ctx, []string{key}, "hash")
-	if err != nil || !there[0] {
-		return err
-	}
 	p := &place{client: c.client, addr: addr}
 	rows, faults, err := p.cursorFaults(ctx)
 	if err != nil {

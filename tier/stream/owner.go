@@ -169,8 +169,12 @@ func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Lea
 		return nil, nil
 	}
 	var f fetch
-	if err := o.fetch(ctx, &f, from, n, min(wait, maxBlock)); err != nil || len(f.entries) == 0 {
+	if err := o.fetch(ctx, &f, from, n, min(wait, maxBlock)); err != nil {
 		return nil, err
+	}
+	if len(f.entries) == 0 {
+		o.readAll(epoch, from)
+		return nil, nil
 	}
 	if err := o.tell(ctx, epoch, f.entries[len(f.entries)-1].ID); err != nil {
 		return nil, err
@@ -311,6 +315,16 @@ func (o *Owner) leased(ctx context.Context, entries []codec.Entry, deliveries ma
 		return nil, err
 	}
 	return f.leased, nil
+}
+
+// readAll notes that the log ends at what was read: what was through beyond it was trimmed, and what is parked of that is to
+// be found lost.
+func (o *Owner) readAll(epoch string, from codec.EntryID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := len(o.above); n > 0 && o.epoch == epoch && o.read == from {
+		o.read, o.above = o.above[n-1], nil
+	}
 }
 
 // wasThrough tells whether an entry, read in order, was through when this began.

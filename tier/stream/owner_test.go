@@ -464,3 +464,25 @@ func TestOwnerTakesUpInOrder(t *testing.T) {
 		require.Equal(t, all[2:3], due())
 	})
 }
+
+// TestOwnerFindsParkedLost: what an owner before has parked at the end of the log, and somebody has trimmed, is found lost,
+// though no read comes by it.
+func TestOwnerFindsParkedLost(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 3)
+		c := f.cursor("c", stream.Head(), time.Minute)
+		o := f.own(c)
+		all := entriesOf(f.owned(o, 3))
+		require.NoError(t, o.Commit(f.ctx, []tier.Ending{{Entry: all[2], Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		o = f.dies(c)
+		f.do("XDEL", f.log(), all[2].String())
+		require.Equal(t, all[:2], entriesOf(f.owned(o, 2)))
+		_, err := o.Read(f.ctx, 1, 10*time.Millisecond)
+		require.NoError(t, err)
+		taken, err := o.Due(f.ctx, 10)
+		require.NoError(t, err)
+		require.Equal(t, all[2:], taken.Lost)
+	})
+}

@@ -18,7 +18,7 @@ func TestDoctor(t *testing.T) {
 	for _, args := range [][]string{{"doctor"}, {"doctor", "shop"}, {"doctor", "--strict", "--output", "text"}} {
 		r := p.ok(args...)
 		require.Empty(t, r.out)
-		require.Equal(t, "pipeline: nothing wrong was found in 1 node, 1 scope, 1 stream, 0 groups\n", r.errOut)
+		require.Equal(t, "pipeline: nothing wrong was found in 1 node, 1 scope, 1 stream, 0 groups, 0 cursors\n", r.errOut)
 	}
 	r := p.run("doctor", "none")
 	require.Equal(t, 3, r.code)
@@ -94,5 +94,5 @@ func TestDoctorAtTheDoor(t *testing.T) {
 	r := onServer(t, down.URL()).run("doctor", "--output", "text")
 	require.Contains(t, r.out, "  server  cluster\n    the cluster does not serve this slot: ")
 	require.Contains(t, r.out, "  cluster\n    the cluster is not ok: fail\n") // said by the node, which answers
-	require.Equal(t, "pipeline: 2 errors, 0 warnings, 0 notes in 1 node, 0 scopes, 0 streams, 0 groups\n", r.errOut)
+	require.Equal(t, "pipeline: 2 errors, 0 warnings, 0 notes in 1 node, 0 scopes, 0 streams, 0 groups, 0 cursors\n", r.errOut)
 }

@@ -166,7 +166,7 @@ func (f *fetcher) shrink(err error) {
 // noticeRewind tells when a group gives out again what it gave out before: somebody has reset it, or the server came back
 // with older data. Nothing is to be done about it, but whoever runs the consumer should know why things happen twice.
 func (f *fetcher) noticeRewind(leased []tier.Leased) {
-	if len(leased) == 0 || f.exclusive { // whoever comes to own a cursor goes back to its checkpoint
+	if len(leased) == 0 || f.exclusive || f.unordered { // whoever comes to own a cursor goes back to its checkpoint
 		return
 	}
 	if first := leased[0].Entry; first.Compare(f.newest) <= 0 {

@@ -20,11 +20,11 @@ import (
 // used up. Nothing here depends on when parked ones are due.
 type lane struct {
 	key     string
-	waiting queue[turn] // in the order of positions; those that were judged or lost meanwhile are passed over
-	parked  []parked    // in the order of positions: what failed or waits behind it, from its judgement on
-	busy    bool        // one is at work, even if its entry is lost by now
-	holders []*flight   // of which a message is done and others are not: what it did is not committed yet
-	queued  bool        // among the ready
+	waiting fifo[turn] // in the order of positions; those that were judged or lost meanwhile are passed over
+	parked  []parked   // in the order of positions: what failed or waits behind it, from its judgement on
+	busy    bool       // one is at work, even if its entry is lost by now
+	holders []*flight  // of which a message is done and others are not: what it did is not committed yet
+	queued  bool       // among the ready
 }
 
 // turn is a message that waits for a worker.

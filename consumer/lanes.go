@@ -22,7 +22,7 @@ type lanes struct {
 	now    func() time.Time
 	byKey  map[string]*lane
 	spare  []*lane
-	ready  queue[ready]
+	ready  fifo[ready]
 	held   map[*flight][]*lane       // by messages that are done, until all of the entry is through
 	places map[codec.EntryID][]place // of what is parked
 	parked int                       // messages of places

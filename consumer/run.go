@@ -24,6 +24,8 @@ type run struct {
 	lease   time.Duration
 	// exclusive says that the member owns its cursor, or stands by.
 	exclusive bool
+	// unordered says that entries are not read in the order of their ids.
+	unordered bool
 	began     time.Time
 	metrics   *metrics
 	log       *throttle
@@ -63,6 +65,7 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 		log:     newThrottle(log),
 	}
 	_, r.exclusive = member.(interface{ Owns() bool })
+	_, r.unordered = member.(interface{ unordered() })
 	r.settled.Store(true) // by whoever was here before
 	r.uncertain.Store(true)
 	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, c.cfg.policy(), c.cfg.Order, func(delta int) { r.metrics.inFlight.Add(float64(delta)) })

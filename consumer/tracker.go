@@ -33,7 +33,7 @@ type tracker struct {
 	suspects    int                         // in flight
 	messages    int                         // of flights
 	bytes       int                         // that they weigh
-	waiting     queue[*flight]              // with messages that no worker was given
+	waiting     fifo[*flight]               // with messages that no worker was given
 	through     []*flight                   // waiting for the settler
 	lanes       *lanes                      // what waits for each other, in place of waiting; nil: nothing does
 	closed      bool                        // nothing is begun any more

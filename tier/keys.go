@@ -76,6 +76,50 @@ func (a Address) MembersKey(cursor string) string { return a.LogKey() + ":member
 // ProjectionsKey holds which version of each projection is live.
 func ProjectionsKey(scope string) string { return "emq:{" + scope + "}:projections" }
 
+// Queue names a job queue, which is a scope: CheckName("scope") holds of it. Its keys stand below "jobs:".
+type Queue string
+
+func (q Queue) key(name string) string { return "emq:{" + string(q) + "}:jobs:" + name }
+
+// QueueKey is the hash of what all clients and workers of a queue must agree on.
+func (q Queue) QueueKey() string { return q.key("queue") }
+
+// LaneKey is the stream of a lane: its ready and active jobs.
+func (q Queue) LaneKey(lane string) string { return q.key("lane:" + lane) }
+
+// LanesKey is the hash of lanes that differ from the default.
+func (q Queue) LanesKey() string { return q.key("lanes") }
+
+// RingKey is the sorted set of lanes that have jobs to hand out: when each has its next turn.
+func (q Queue) RingKey() string { return q.key("ring") }
+
+// LeasedKey is the sorted set of lanes that have active jobs: when somebody is to look at them.
+func (q Queue) LeasedKey() string { return q.key("leased") }
+
+// JobsKey is the hash of all jobs that are not done: where each is.
+func (q Queue) JobsKey() string { return q.key("ids") }
+
+// BodiesKey is the hash of what jobs hold that are in no lane.
+func (q Queue) BodiesKey() string { return q.key("body") }
+
+// JobsDueKey is the sorted set of jobs that wait for their time.
+func (q Queue) JobsDueKey() string { return q.key("due") }
+
+// BuriedKey is the sorted set of dead jobs: when each died.
+func (q Queue) BuriedKey() string { return q.key("dead") }
+
+// WorkersKey is the hash of a queue's workers: their numbers and beats.
+func (q Queue) WorkersKey() string { return q.key("owners") }
+
+// WakeKey is the list that workers without work wait on.
+func (q Queue) WakeKey() string { return q.key("wake") }
+
+// CallsKey holds what the last calls of a client were answered.
+func (q Queue) CallsKey(producer string) string { return q.key("pid:" + producer) }
+
+// ResultKey is what a job came to, for as long as it is kept.
+func (q Queue) ResultKey(job string) string { return q.key("result:" + job) }
+
 // Slot is the cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384. Source: the
 // cluster specification of Valkey and Redis.
 func Slot(key string) int {

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -35,6 +36,25 @@ func addressKeys(a tier.Address) map[string]string {
 		"DoneKey":        a.DoneKey("g", "k"),
 		"ProjectionsKey": tier.ProjectionsKey(a.Scope),
 		"MembersKey":     a.MembersKey("g"),
+	}
+}
+
+// queueKeys are the keys of a queue, one of each builder.
+func queueKeys(q tier.Queue) map[string]string {
+	return map[string]string{
+		"QueueKey":   q.QueueKey(),
+		"LaneKey":    q.LaneKey("l"),
+		"LanesKey":   q.LanesKey(),
+		"RingKey":    q.RingKey(),
+		"LeasedKey":  q.LeasedKey(),
+		"JobsKey":    q.JobsKey(),
+		"BodiesKey":  q.BodiesKey(),
+		"JobsDueKey": q.JobsDueKey(),
+		"BuriedKey":  q.BuriedKey(),
+		"WorkersKey": q.WorkersKey(),
+		"WakeKey":    q.WakeKey(),
+		"CallsKey":   q.CallsKey("p"),
+		"ResultKey":  q.ResultKey("j"),
 	}
 }
 
@@ -79,6 +99,7 @@ func builders(t testing.TB) (names []string) {
 func TestKeys(t *testing.T) {
 	a := tier.Address{Scope: "shop", Stream: "orders"}
 	keys := addressKeys(a)
+	maps.Copy(keys, queueKeys("shop"))
 	for _, name := range builders(t) {
 		switch name {
 		case "VersionKey", "NodesKey":
@@ -100,6 +121,12 @@ func TestKeys(t *testing.T) {
 			seen[key] = name
 		}
 	}
+	for _, q := range []tier.Queue{"shop", "stream"} {
+		for name, key := range queueKeys(q) {
+			require.NotContains(t, seen, key)
+			seen[key] = name
+		}
+	}
 }
 
 // TestKeysAreDocumented: KEYS.md has a row for each builder, with the key that it makes, and none for what is not built.
@@ -110,7 +137,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	documented := map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		documented[m[2]] = m[1]
-		require.Contains(t, []string{"STRING", "HASH", "STREAM", "ZSET", "ANY"}, m[3])
+		require.Contains(t, []string{"STRING", "HASH", "STREAM", "ZSET", "LIST", "ANY"}, m[3])
 		for _, cell := range m[4:] { // members, lifetime, writers
 			require.NotEmpty(t, strings.TrimSpace(cell), m[1])
 		}
@@ -134,6 +161,12 @@ func TestKeysAreDocumented(t *testing.T) {
 	want["CursorsKey"] = want["LogKey"] + ":cursors"
 	want["DeadKey"] = want["LogKey"] + ":dead:<group>"
 	want["MembersKey"] = want["LogKey"] + ":members:<group>"
+	for name, key := range queueKeys("s") {
+		want[name] = key
+	}
+	for name, last := range map[string]string{"LaneKey": "<lane>", "CallsKey": "<producer>", "ResultKey": "<job>"} {
+		want[name] = want[name][:len(want[name])-1] + last
+	}
 	require.Equal(t, want, documented)
 	require.ElementsMatch(t, builders(t), keysOf(documented))
 	built := addressKeys(tier.Address{Scope: "s", Stream: "<n>"})

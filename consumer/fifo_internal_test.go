@@ -9,7 +9,7 @@ import (
 
 func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var q queue[int]
+		var q fifo[int]
 		var want []int
 		n := 0
 		t.Repeat(map[string]func(*rapid.T){

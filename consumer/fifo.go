@@ -1,12 +1,12 @@
 package consumer
 
-// queue is a first-in, first-out list that reuses its memory.
-type queue[T any] struct {
+// fifo is a first-in, first-out list that reuses its memory.
+type fifo[T any] struct {
 	ring        []T // its length is a power of two
 	head, count int
 }
 
-func (q *queue[T]) push(v T) {
+func (q *fifo[T]) push(v T) {
 	if q.count == len(q.ring) {
 		q.grow()
 	}
@@ -15,9 +15,9 @@ func (q *queue[T]) push(v T) {
 }
 
 // first is the oldest; there must be one.
-func (q *queue[T]) first() T { return q.ring[q.head] }
+func (q *fifo[T]) first() T { return q.ring[q.head] }
 
-func (q *queue[T]) pop() {
+func (q *fifo[T]) pop() {
 	var none T
 	q.ring[q.head] = none // what it held can be collected
 	q.head = (q.head + 1) & (len(q.ring) - 1)
@@ -25,16 +25,16 @@ func (q *queue[T]) pop() {
 }
 
 // at is the i-th oldest; there must be one.
-func (q *queue[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
+func (q *fifo[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
 
 // swap exchanges the i-th and the j-th oldest.
-func (q *queue[T]) swap(i, j int) {
+func (q *fifo[T]) swap(i, j int) {
 	mask := len(q.ring) - 1
 	i, j = (q.head+i)&mask, (q.head+j)&mask
 	q.ring[i], q.ring[j] = q.ring[j], q.ring[i]
 }
 
-func (q *queue[T]) grow() {
+func (q *fifo[T]) grow() {
 	ring := make([]T, max(4, 2*len(q.ring)))
 	n := copy(ring, q.ring[q.head:])
 	copy(ring[n:], q.ring[:q.head])

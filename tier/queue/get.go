@@ -1,0 +1,193 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Info is what is known of a job that is not done.
+type Info struct {
+	ID    codec.ID
+	State State
+	Lane  string
+	// Attempts are the deliveries so far, this one included when it is active.
+	Attempts int
+	Worker   string        // of an active one
+	Idle     time.Duration // of an active one: since it was given out, or its lease renewed
+	At       time.Time     // when it is due, or died
+	Reason   string        // why it failed last, of one outside a lane
+	Message  codec.Message
+	Err      error  // *codec.DecodeError: the message cannot be read
+	Raw      []byte // the message as it is stored
+}
+
+// Get tells where a job is. The error is ErrNoJob when it is done, or never was.
+func (c *Client) Get(ctx context.Context, id codec.ID) (Info, error) {
+	for {
+		info, moved, err := c.get(ctx, id)
+		if err != nil || !moved {
+			return info, err
+		}
+	}
+}
+
+// get looks once; moved says that the job went elsewhere meanwhile.
+func (c *Client) get(ctx context.Context, id codec.ID) (info Info, moved bool, err error) {
+	key := c.queue.JobsKey()
+	m, err := c.client.Do(ctx, key, c.client.B().Hget().Key(key).Field(id.String()).Build())
+	if rueidis.IsRedisNil(err) {
+		return info, false, fmt.Errorf("%w (%s in %s)", ErrNoJob, id, c.queue)
+	}
+	if err != nil {
+		return info, false, err
+	}
+	text, err := m.ToString()
+	if err != nil {
+		return info, false, err
+	}
+	at, ok := parseRow(text)
+	if !ok {
+		return info, false, fmt.Errorf("queue: %s holds %.64q of %s, which is no row", key, text, id)
+	}
+	info = Info{ID: id, State: at.state, Lane: at.lane, Attempts: at.attempts}
+	if at.entry == "" {
+		info.At = at.at
+		return c.outside(ctx, info)
+	}
+	return c.inLane(ctx, info, at.entry)
+}
+
+// outside reads what a job holds that is in no lane.
+func (c *Client) outside(ctx context.Context, info Info) (_ Info, moved bool, err error) {
+	key := c.queue.BodiesKey()
+	m, err := c.client.Do(ctx, key, c.client.B().Hget().Key(key).Field(info.ID.String()).Build())
+	if rueidis.IsRedisNil(err) {
+		return info, true, nil
+	}
+	if err != nil {
+		return info, false, err
+	}
+	text, err := m.ToString()
+	if err != nil {
+		return info, false, err
+	}
+	var body []string
+	if err := msgpack.Unmarshal([]byte(text), &body); err != nil || len(body) < 5 {
+		return info, false, fmt.Errorf("queue: %s: the body of %s cannot be read: %w", key, info.ID, err)
+	}
+	info.read(body[0])
+	info.Reason = body[4]
+	return info, false, nil
+}
+
+// inLane asks the pending list whether somebody has the job.
+func (c *Client) inLane(ctx context.Context, info Info, entry string) (_ Info, moved bool, err error) {
+	log := c.queue.LaneKey(info.Lane)
+	results, err := c.client.DoMulti(ctx, log,
+		c.client.B().Xrange().Key(log).Start(entry).End(entry).Build(),
+		c.client.B().Xpending().Key(log).Group(group).Start(entry).End(entry).Count(1).Build())
+	if tier.Classify(err) == tier.ErrNoGroup {
+		return info, true, nil
+	}
+	if err != nil {
+		return info, false, err
+	}
+	entries, err := results[0].AsXRangeSlices()
+	if err != nil || len(entries) == 0 {
+		return info, err == nil, err
+	}
+	for _, f := range entries[0].FieldValues {
+		switch f.Field {
+		case codec.FieldMessage:
+			info.read(f.Value)
+		case fieldAttempts:
+			info.Attempts, _ = strconv.Atoi(f.Value)
+		}
+	}
+	pending, err := results[1].ToArray()
+	if err != nil || len(pending) == 0 {
+		return info, false, err
+	}
+	row, err := tier.Parts("XPENDING", pending[0], 4)
+	if err != nil {
+		return info, false, err
+	}
+	info.State = Active
+	info.Worker, _ = row[1].ToString()
+	idle, _ := row[2].AsInt64()
+	info.Idle = time.Duration(idle) * time.Millisecond
+	deliveries, _ := row[3].AsInt64()
+	info.Attempts += int(deliveries)
+	return info, false, nil
+}
+
+// group is that of every lane.
+const group = "w"
+
+func (i *Info) read(message string) {
+	i.Raw = []byte(message)
+	_, i.Err = codec.DecodeMessage(i.Raw, &i.Message)
+}
+
+// Counts are the jobs of a queue by their states.
+type Counts struct {
+	Ready     int64
+	Active    int64
+	Scheduled int64 // and those to be tried again
+	Dead      int64
+}
+
+// countLanes is how many lanes one call counts through.
+const countLanes = 1000
+
+// Counts counts the jobs. It is exact for queues with active jobs in up to a thousand lanes; beyond, jobs that move meanwhile
+// may be counted twice or not.
+func (c *Client) Counts(ctx context.Context) (Counts, error) {
+	total, others, err := c.count(ctx, nil)
+	if err != nil || len(others) == 0 {
+		return total, err
+	}
+	active := int64(0)
+	for lanes := range slices.Chunk(others, countLanes) {
+		if total, _, err = c.count(ctx, lanes); err != nil {
+			return Counts{}, err
+		}
+		active += total.Active
+	}
+	total.Ready -= active - total.Active
+	total.Active = active
+	return total, nil
+}
+
+// count counts, as far as jobs are active in the lanes, and tells which others there are.
+func (c *Client) count(ctx context.Context, lanes []string) (total Counts, others []string, err error) {
+	keys := []string{c.queue.JobsKey(), c.queue.JobsDueKey(), c.queue.BuriedKey(), c.queue.LeasedKey()}
+	for _, lane := range lanes {
+		keys = append(keys, c.queue.LaneKey(lane))
+	}
+	m, err := c.client.Run(ctx, tier.Call{Script: countsScript, Keys: keys, Args: lanes})
+	if err != nil {
+		return total, nil, err
+	}
+	parts, err := tier.Parts("counts", m, 5)
+	if err != nil {
+		return total, nil, err
+	}
+	var n [4]int64
+	for i := range n {
+		if n[i], err = parts[i].AsInt64(); err != nil {
+			return total, nil, err
+		}
+	}
+	others, err = parts[4].AsStrSlice()
+	return Counts{Ready: n[0] - n[1] - n[2] - n[3], Active: n[3], Scheduled: n[1], Dead: n[2]}, others, err
+}

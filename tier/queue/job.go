@@ -1,0 +1,115 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Brand is that of every job's id.
+const Brand codec.Brand = "JOB"
+
+// DefaultLane is that of jobs that name none.
+const DefaultLane = "default"
+
+// maxJobBytes is what a job may weigh, encoded.
+const maxJobBytes = 8 << 20
+
+// Job is what is to be done: a message, whose type says which handler does it, and when and where.
+type Job struct {
+	codec.Message
+	// ID is minted when it is zero. One that the caller brings makes the call one that can be repeated for as long as the job
+	// is not done.
+	ID codec.ID
+	// Lane is a name. Default "default". Lanes take turns.
+	Lane string
+	// Delay is how long the job waits, from when it has reached the server, by whose clock.
+	Delay time.Duration
+	// At is when the job is ready, by the server's clock. It is not used together with Delay.
+	At time.Time
+}
+
+// encoded is a job as it is sent.
+type encoded struct {
+	id      codec.ID
+	lane    string
+	due     string // as enqueue.lua takes it
+	message string
+}
+
+func (e *encoded) bytes() int { return len(e.message) + len(e.lane) + len(e.id) + 32 }
+
+// encode refuses what is no job.
+func (j *Job) encode() (encoded, error) {
+	e := encoded{id: j.ID, lane: j.Lane}
+	if e.lane == "" {
+		e.lane = DefaultLane
+	}
+	if err := tier.CheckName("lane", e.lane); err != nil {
+		return e, err
+	}
+	if !j.ID.IsZero() && j.ID.Brand() != Brand {
+		return e, &KindError{j.ID}
+	}
+	switch {
+	case j.Delay < 0 || j.Delay > 0 && !j.At.IsZero():
+		return e, fmt.Errorf("%w: a job has a Delay that is not below 0, or an At", ErrBadCall)
+	case j.Delay > 0:
+		e.due = "+" + millis(max(j.Delay, time.Millisecond))
+	case !j.At.IsZero():
+		e.due = strconv.FormatInt(max(0, j.At.UnixMilli()), 10)
+	}
+	m, err := codec.AppendMessage(nil, &j.Message)
+	if err != nil {
+		return e, err
+	}
+	if len(m) > maxJobBytes {
+		return e, &TooLargeError{Bytes: len(m), Max: maxJobBytes}
+	}
+	e.message = string(m)
+	return e, nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// State is where a job is.
+type State string
+
+// The states of a job that is not done.
+const (
+	Ready     State = "ready"     // in its lane, nobody has it
+	Active    State = "active"    // in its lane, leased by a worker
+	Scheduled State = "scheduled" // until its time comes
+	Retry     State = "retry"     // the same, after an attempt that failed or was put off
+	Dead      State = "dead"      // given up
+)
+
+// row is what the hash of jobs says of one: 'entry lane' in a lane, else 'letter ms attempts lane'.
+type row struct {
+	state    State // Ready for Active, too
+	lane     string
+	entry    string
+	at       time.Time // due, or died
+	attempts int
+}
+
+var letters = map[string]State{"s": Scheduled, "r": Retry, "d": Dead}
+
+func parseRow(text string) (row, bool) {
+	words := strings.Split(text, " ")
+	if len(words) == 2 {
+		_, err := codec.ParseEntryID(words[0])
+		return row{state: Ready, entry: words[0], lane: words[1]}, err == nil
+	}
+	if len(words) != 4 {
+		return row{}, false
+	}
+	ms, err1 := strconv.ParseInt(words[1], 10, 64)
+	attempts, err2 := strconv.Atoi(words[2])
+	state := letters[words[0]]
+	return row{state: state, lane: words[3], at: time.UnixMilli(ms).UTC(), attempts: attempts}, err1 == nil && err2 == nil && state != ""
+}

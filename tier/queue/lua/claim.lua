@@ -1,0 +1,90 @@
+#!lua flags=allow-oom
+-- Claims jobs: ready -> active, lane by lane in the order of the ring: to each as much of what is wanted as its weight is of
+-- all of them, then what is left to those that have more. A turn moves a lane back by one for each job, by less when it is
+-- heavier. An empty, paused or full lane that has its turn leaves the ring; whoever changes that puts it back. Only lanes
+-- that were declared are served; those at the head of the ring are answered, to be declared next time.
+-- KEYS[1] workers  HASH  only looked at
+-- KEYS[2] queue    HASH  only looked at
+-- KEYS[3] ring     ZSET
+-- KEYS[4] terms    HASH  of lanes, only looked at
+-- KEYS[5] leased   ZSET
+-- KEYS[6] due      ZSET  only looked at
+-- KEYS[7..] logs   STREAM  of lanes
+-- ARGV[1] member   name
+-- ARGV[2] number   of the member
+-- ARGV[3] lease    ms
+-- ARGV[4] want     jobs at most
+-- ARGV[5] heads    lanes of the ring to look at, and to answer
+-- ARGV[6..]        names of the lanes
+-- Replies {1 | 0 when the queue is paused | -1 when fenced, {{number of the lane, its turn, its weight, entries}, ...},
+--   lanes at the head of the ring, ms until the first job is due or -1, ms until the first lane is to be looked at or -1}
+local workers, queue, ring, terms, leased, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local member, number, lease, want, heads = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local call = redis.call
+
+if call('HGET', workers, member) ~= number then return {-1, {}, {}, -1, -1} end
+if call('HGET', queue, 'paused') then return {0, {}, {}, -1, -1} end
+local t = call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local declared = {}
+for i = 7, #KEYS do declared[ARGV[i - 1]] = i end
+
+local lanes, total, turns, gone = {}, 0, {}, {}
+local order = call('ZRANGE', ring, 0, heads - 1, 'WITHSCORES')
+for k = 1, #order, 2 do
+  local name, i = order[k], declared[order[k]]
+  if i then
+    local weight, ceiling, paused = string.match(call('HGET', terms, name) or '1 0 0', '^(%S+) (%d+) (%d+)')
+    local lane = {i = i, name = name, turn = order[k + 1], weight = tonumber(weight), text = weight, room = want, entries = {}}
+    local log = KEYS[i]
+    if paused ~= '0' or call('XLEN', log) == 0 then
+      lane.room = 0
+    elseif ceiling ~= '0' then
+      lane.room = math.min(want, ceiling - call('XPENDING', log, 'w')[1])
+    end
+    if lane.room > 0 then
+      lanes[#lanes + 1] = lane
+      total = total + lane.weight
+    else
+      gone[#gone + 1] = name
+    end
+  end
+end
+local left, looks = want, {}
+local function take(lane, n)
+  local log = KEYS[lane.i]
+  local got = call('XREADGROUP', 'GROUP', 'w', member, 'COUNT', n, 'STREAMS', log, '>')
+  local entries = got and got[1][2] or {}
+  for _, e in ipairs(entries) do lane.entries[#lane.entries + 1] = e end
+  left, lane.room = left - #entries, #entries == n and lane.room - n or 0
+end
+for _, lane in ipairs(lanes) do
+  if left > 0 then
+    take(lane, math.min(left, lane.room, math.max(1, math.floor(want * lane.weight / total))))
+    lane.asked = true
+  end
+end
+for _, lane in ipairs(lanes) do
+  if left > 0 and lane.room > 0 then take(lane, math.min(left, lane.room)) end
+end
+local out = {}
+for _, lane in ipairs(lanes) do
+  local n = #lane.entries
+  if n > 0 then
+    turns[#turns + 1] = string.format('%.17g', lane.turn + n / lane.weight)
+    turns[#turns + 1] = lane.name
+    looks[#looks + 1] = string.format('%.0f', now + lease)
+    looks[#looks + 1] = lane.name
+    out[#out + 1] = {lane.i - 6, lane.turn, lane.text, lane.entries}
+  elseif lane.asked then
+    gone[#gone + 1] = lane.name
+  end
+end
+if #turns > 0 then
+  call('ZADD', ring, unpack(turns))
+  call('ZADD', leased, 'NX', unpack(looks))
+end
+if #gone > 0 then call('ZREM', ring, unpack(gone)) end
+local first_due = call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
+local first_look = call('ZRANGE', leased, 0, 0, 'WITHSCORES')[2]
+return {1, out, call('ZRANGE', ring, 0, heads - 1), first_due and math.max(0, first_due - now) or -1, first_look and math.max(0, first_look - now) or -1}

@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- Hands jobs back: active -> active with the same member, but free to be taken over by anyone, now or after a delay.
+-- KEYS[1] workers  HASH  only looked at
+-- KEYS[2] leased   ZSET
+-- KEYS[3..] logs   STREAM  of lanes
+-- ARGV[1] member   name
+-- ARGV[2] number   of the member
+-- ARGV[3] idle     ms that the jobs shall look idle for
+-- ARGV[4] delay    ms until lanes are to be looked at
+-- ARGV[5..]        for each lane its name, how many jobs, and for each its entry and the deliveries in the lane that count
+-- Replies how many were held, or -1 when fenced
+local workers, leased = KEYS[1], KEYS[2]
+local member, number, idle, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local call = redis.call
+
+if call('HGET', workers, member) ~= number then return -1 end
+for i = 3, #KEYS do call('XLEN', KEYS[i]) end
+local t = call('TIME')
+local look = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000) + delay)
+local held, at = 0, 5
+for i = 3, #KEYS do
+  local log = KEYS[i]
+  local name, n = ARGV[at], ARGV[at + 1]
+  local there = call('EXISTS', log) == 1
+  for k = at + 2, at + 1 + 2 * n, 2 do
+    if there and call('XCLAIM', log, 'w', member, 0, ARGV[k], 'IDLE', idle, 'RETRYCOUNT', ARGV[k + 1], 'JUSTID')[1] then held = held + 1 end
+  end
+  if there then call('ZADD', leased, 'LT', look, name) end
+  at = at + 2 + 2 * n
+end
+return held

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- Renews leases of jobs: active -> active, idle 0; and the member's beat.
+-- KEYS[1] workers  HASH
+-- KEYS[2..] logs   STREAM  of lanes
+-- ARGV[1] member   name
+-- ARGV[2] number   of the member
+-- ARGV[3..]        for each lane how many of its entries, and these
+-- Replies {1 | -1 when fenced, entries of each lane that are still held}
+local workers = KEYS[1]
+local member, number = ARGV[1], ARGV[2]
+local call = redis.call
+
+if call('HGET', workers, member) ~= number then return {-1, {}} end
+for i = 2, #KEYS do call('XLEN', KEYS[i]) end
+local t = call('TIME')
+call('HSET', workers, member .. ':beat', string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000)))
+local out, at = {}, 3
+for i = 2, #KEYS do
+  local log, n = KEYS[i], ARGV[at]
+  local ids = {unpack(ARGV, at + 1, at + n)}
+  ids[#ids + 1] = 'JUSTID'
+  out[i - 1] = call('EXISTS', log) == 1 and call('XCLAIM', log, 'w', member, 0, unpack(ids)) or {}
+  at = at + 1 + n
+end
+return {1, out}

@@ -1,0 +1,34 @@
+package queue
+
+import (
+	"embed"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// The transitions. Each is one file; its header says what it does.
+var (
+	enqueueScript  = load("enqueue")
+	claimScript    = load("claim")
+	settleScript   = load("settle")
+	commitScript   = load("commit")
+	promoteScript  = load("promote")
+	takeoverScript = load("takeover")
+	renewScript    = load("renew")
+	releaseScript  = load("release")
+	syncScript     = load("sync")
+	leaveScript    = load("leave")
+	retireScript   = load("retire")
+	countsScript   = load("counts")
+)
+
+func load(name string) *tier.Script {
+	source, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // the file is embedded at build time
+	}
+	return tier.NewScript(name, string(source))
+}

@@ -1,0 +1,140 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Settle settles jobs, at most 4096, which are done then, and returns how many of them were active.
+func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (settled int, err error) {
+	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
+		return 0, err
+	}
+	entry := func(i int) codec.EntryID { return entries[i] }
+	keys, args := m.endKeys(), m.identify()
+	for _, l := range m.lanesOf(len(entries), entry) {
+		keys, args = append(keys, m.workers.queue.LaneKey(l.lane)), append(args, l.lane, strconv.Itoa(len(l.jobs)))
+		for _, h := range l.jobs {
+			args = append(args, h.entry)
+		}
+		for _, h := range l.jobs {
+			args = append(args, h.job)
+		}
+	}
+	settled, err = m.fenced(ctx, settleScript, keys, args)
+	if err == nil {
+		m.letGo(len(entries), entry)
+	}
+	return settled, err
+}
+
+// endKeys are those that ending jobs needs.
+func (m *Member) endKeys() []string {
+	q := m.workers.queue
+	return []string{q.WorkersKey(), q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.WakeKey()}
+}
+
+// errOutputs is why a job has no outputs but its result.
+var errOutputs = errors.New("a job has no outputs: append to a stream in the handler, or store a result")
+
+// Commit ends deliveries of jobs, at most 4096, with all that comes of them: what is open is scheduled again, what is given up
+// is dead. A scheduled job is nobody's: Read brings it again when it is due.
+//
+// Errors: tier.ErrFenced; *tier.OutputError: outputs are not for jobs, and nothing was done.
+func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
+	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
+		return err
+	}
+	q := m.workers.queue
+	entry := func(i int) codec.EntryID { return entries[i].Entry }
+	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey()), m.identify()
+	for k, l := range m.lanesOf(len(entries), entry) {
+		keys = append(keys, q.LaneKey(l.lane))
+		for i, h := range l.jobs {
+			e := &entries[l.at[i]]
+			how, err := ended(e)
+			if err != nil {
+				return err
+			}
+			args = append(append(args, strconv.Itoa(k+1), h.lane, h.entry, h.job), how...)
+		}
+	}
+	_, err := m.fenced(ctx, commitScript, keys, args)
+	if err == nil {
+		m.letGo(len(entries), entry)
+	}
+	return err
+}
+
+// ended is how a job ends, as commit.lua takes it.
+func ended(e *tier.Ending) ([]string, error) {
+	switch {
+	case len(e.Outputs) > 0:
+		return nil, &tier.OutputError{Entry: e.Entry, Err: errOutputs}
+	case len(e.Dead) > 0:
+		d := e.Dead[0]
+		return []string{strconv.Itoa(d.Attempts), "dead", "0", d.Reason, "0"}, nil
+	case len(e.Open) > 0:
+		o := e.Open[0]
+		return []string{strconv.Itoa(max(0, o.Attempt)), "again", millis(max(0, o.Delay)), "", "0"}, nil
+	}
+	return []string{strconv.Itoa(e.Deliveries), "done", "0", "", "0"}, nil
+}
+
+const (
+	// promotePage is how many due jobs one call promotes.
+	promotePage = 256
+	// promoteCalls is how many calls a promotion makes: other members promote, too, and then what was seen is gone.
+	promoteCalls = 8
+)
+
+// promote makes jobs ready that are due, at most n, and returns how many.
+func (m *Member) promote(ctx context.Context, n int) (promoted int, err error) {
+	q := m.workers.queue
+	var lanes []string
+	for call := 0; call < promoteCalls && promoted < n; call++ {
+		keys := []string{q.QueueKey(), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey()}
+		for _, lane := range lanes {
+			keys = append(keys, q.LaneKey(lane))
+		}
+		reply, err := m.run(ctx, promoteScript, keys, append([]string{strconv.Itoa(min(n, promotePage))}, lanes...)...)
+		if err != nil {
+			return promoted, err
+		}
+		parts, err := tier.Parts("promote", reply, 4)
+		if err != nil {
+			return promoted, err
+		}
+		count, err := parts[1].AsInt64()
+		if err != nil {
+			return promoted, err
+		}
+		undeclared, err := parts[2].AsStrSlice()
+		if err != nil {
+			return promoted, err
+		}
+		promoted += int(count)
+		if len(undeclared) == 0 {
+			break
+		}
+		lanes = undeclared
+	}
+	return promoted, nil
+}
+
+// Due makes jobs ready that are due, at most n; Read brings them.
+func (m *Member) Due(ctx context.Context, n int) (tier.Taken, error) {
+	if n > 0 {
+		if _, err := m.promote(ctx, n); err != nil {
+			return tier.Taken{}, err
+		}
+		m.mu.Lock()
+		m.known.idle = false
+		m.mu.Unlock()
+	}
+	return tier.Taken{Next: -1}, nil
+}

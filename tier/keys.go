@@ -168,6 +168,9 @@ const (
 // that kind.
 func StreamField(stream string) string { return "stream:" + stream }
 
+// RetentionField holds what of a stream may go, in words.
+func RetentionField(stream string) string { return "retention:" + stream }
+
 // BrandField holds the name of the stream that a brand belongs to.
 func BrandField(brand string) string { return "brand:" + brand }
 

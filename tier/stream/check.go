@@ -40,6 +40,7 @@ func Check(ctx context.Context, client *tier.Client, scope string) error {
 		return err
 	}
 	c.brands()
+	c.retentions()
 	if c.more > 0 {
 		c.findings = append(c.findings, &Finding{Key: tier.ScopeKey(scope), Broken: fmt.Sprintf("and %d findings more", c.more)})
 	}
@@ -127,6 +128,23 @@ func (c *check) brands() {
 			if declared, _ := parseDeclaration(c.row[tier.StreamField(value)]); string(declared.brand) != brand {
 				c.broken(key, "brand %s belongs to stream %s, which has another", brand, value)
 			}
+		}
+	}
+}
+
+// retentions reads the policies, and asks whose they are.
+func (c *check) retentions() {
+	key := tier.ScopeKey(c.scope)
+	for field, value := range c.row {
+		name, ok := strings.CutPrefix(field, tier.RetentionField(""))
+		if !ok {
+			continue
+		}
+		if declared := c.row[tier.StreamField(name)]; declared == "" || strings.HasPrefix(declared, tier.GoneMark) {
+			c.broken(key, "has the field %.160q, a policy of retention for a stream that there is not", field)
+		}
+		if _, err := ParseRetention(value); err != nil {
+			c.broken(key, "stream %.128s: the policy of retention: %v", name, err)
 		}
 	}
 }

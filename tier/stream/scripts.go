@@ -56,6 +56,7 @@ var (
 	purgeScript        = load("purge")
 	beginEffectScript  = load("begin_effect")
 	endEffectScript    = load("end_effect")
+	setRetentionScript = load("set_retention")
 )
 
 func load(name string) *tier.Script {

@@ -101,6 +101,12 @@ var transitions = map[string]transition{
 				return f.text("HGET", tier.ScopeKey(scope), "stream:orders") + f.text("HGET", tier.ScopeKey(scope), "brand:ORD")
 			}
 	}, before: "", after: "ORDorders", answer: "[ok ORD]"},
+	"set_retention": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
+		f.append(f.writer(stream.WriterConfig{}), 1)
+		return func() (string, error) {
+			return "", stream.SetRetention(f.ctx, f.client, f.address, stream.Retention{MaxLength: 5})
+		}, func() string { return f.text("HGET", tier.ScopeKey(f.addr().Scope), "retention:orders") }
+	}, after: "max-length=5"},
 	"partition_scope": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		scope := f.addr().Scope
 		number, err := f.client.ScopeNode(f.ctx, scope)

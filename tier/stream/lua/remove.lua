@@ -29,7 +29,8 @@ for name, cmd in pairs({hset = {'HSET', scope, field, '-'}, hdel = {'HDEL', scop
   end
 end
 if string.sub(declared, 1, 1) ~= '-' then call('HSET', scope, field, '-' .. declared) end
-call('HDEL', scope, 'top' .. string.sub(field, 7)) -- ids begin anew, also those that were at their end
+-- Ids begin anew, also those that were at their end; and what is made again keeps everything.
+call('HDEL', scope, 'top' .. string.sub(field, 7), 'retention' .. string.sub(field, 7))
 local keys = call('UNLINK', log)
 for i = 3, #KEYS do keys = keys + call('UNLINK', KEYS[i]) end
 return {'ok', entries, keys}

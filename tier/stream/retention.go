@@ -1,0 +1,181 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+// Retention says what of a stream may go. An entry goes when one of the first four says so, and everybody is through with it:
+// groups, cursors, what they have parked, and the archive. The zero value lets nothing go.
+type Retention struct {
+	MaxLength int64         // entries that stay, the newest; a pack is one. 0: no bound
+	MaxAge    time.Duration // since it was appended, by the server's clock, in ms. 0: no bound
+	MaxBytes  int64         // of the server's memory that the log takes, as the server estimates it. 0: no bound
+	Settled   bool          // what everybody is through with goes; of a stream that nobody consumes nothing does
+	// Exact takes away the last entry that may go. Without it, what stays may be a node of the server's more, 100 entries as
+	// a rule, and costs it less.
+	Exact bool
+	// HardCap is of how many entries the oldest go whoever holds them; then those from whom they were taken are counted, by
+	// name. 0: there is none. Below what the others leave, consumers lose what they are merely late with.
+	HardCap int64
+}
+
+// ErrRetention: a policy that breaks a stated rule, or that this version cannot read.
+var ErrRetention = errors.New("stream: not a policy of retention")
+
+// words are those of a policy, in their order.
+func (r Retention) words() []string {
+	var words []string
+	number := func(word string, n int64) {
+		if n != 0 {
+			words = append(words, word+"="+strconv.FormatInt(n, 10))
+		}
+	}
+	flag := func(word string, is bool) {
+		if is {
+			words = append(words, word)
+		}
+	}
+	number("max-length", r.MaxLength)
+	number("max-age", r.MaxAge.Milliseconds())
+	number("max-bytes", r.MaxBytes)
+	flag("settled", r.Settled)
+	flag("exact", r.Exact)
+	number("hard-cap", r.HardCap)
+	return words
+}
+
+// String is the policy as the scope's hash has it: "max-length=1000 settled".
+func (r Retention) String() string { return strings.Join(r.words(), " ") }
+
+// ParseRetention reads a policy as the scope's hash has it. A word of a newer version is an error: it may be one that
+// protects. ErrRetention.
+func ParseRetention(text string) (Retention, error) {
+	var r Retention
+	for _, word := range strings.Fields(text) {
+		name, value, _ := strings.Cut(word, "=")
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch name {
+		case "max-length":
+			r.MaxLength = n
+		case "max-age":
+			r.MaxAge = time.Duration(n) * time.Millisecond
+		case "max-bytes":
+			r.MaxBytes = n
+		case "settled":
+			r.Settled, err = true, nil
+		case "exact":
+			r.Exact, err = true, nil
+		case "hard-cap":
+			r.HardCap = n
+		default:
+			err = errors.New("a word that this version does not know: upgrade it")
+		}
+		if err != nil {
+			return Retention{}, fmt.Errorf("%w: %.64q in %.200q: %w", ErrRetention, word, text, err)
+		}
+	}
+	if r.String() != text {
+		return Retention{}, fmt.Errorf("%w: %.200q", ErrRetention, text)
+	}
+	if err := r.validate(); err != nil {
+		return Retention{}, err
+	}
+	return r, nil
+}
+
+// maxAge is what a policy's ms can be without an overflow.
+const maxAge = 100 * 365 * 24 * time.Hour
+
+func (r Retention) validate() error {
+	reason := ""
+	switch {
+	case r.MaxLength < 0 || r.MaxAge < 0 || r.MaxBytes < 0 || r.HardCap < 0:
+		reason = "a bound is below 0"
+	case r.MaxAge%time.Millisecond != 0 || r.MaxAge > maxAge:
+		reason = "the age is no number of milliseconds up to a hundred years"
+	case r.HardCap > 0 && r.HardCap < r.MaxLength:
+		reason = "the hard cap is below the max length: it would take what is to stay"
+	case r == Retention{Exact: true}:
+		reason = "exact says how, and nothing says what: give a bound or settled"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrRetention, reason)
+}
+
+// SetRetention declares what of a stream may go, in its scope's hash, where every client sees it; the zero value: nothing.
+// It takes nothing away: the sweeper of the scope does. One that is at work with the policy before trims nothing more by it.
+//
+// Errors: ErrRetention, ErrNoStream, ErrStreamRemoved.
+func SetRetention(ctx context.Context, client *tier.Client, address string, r Retention) error {
+	p, err := newPlace(client, address)
+	if err != nil {
+		return err
+	}
+	if err := r.validate(); err != nil {
+		return err
+	}
+	m, err := client.Run(ctx, tier.Call{
+		Script: setRetentionScript, Keys: []string{tier.ScopeKey(p.addr.Scope)},
+		Args: []string{tier.StreamField(p.addr.Stream), tier.RetentionField(p.addr.Stream), r.String()},
+	})
+	if err != nil {
+		return err
+	}
+	code, err := m.ToString()
+	switch {
+	case err != nil:
+		return tier.Wrap("set_retention", p.addr.LogKey(), err)
+	case code == "absent":
+		return fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
+	case code == "removed":
+		return fmt.Errorf("%w (%s)", ErrStreamRemoved, p.addr)
+	}
+	return nil
+}
+
+// Retained is a stream that has a policy. With Err, this version cannot read it, and nothing of the stream may go.
+type Retained struct {
+	Address tier.Address
+	Policy  Retention
+	Err     error
+}
+
+// Retentions lists the streams of a scope that have a policy, by name.
+func Retentions(ctx context.Context, client *tier.Client, scope string) ([]Retained, error) {
+	if err := tier.CheckName("scope", scope); err != nil {
+		return nil, err
+	}
+	var list []Retained
+	err := client.ScanHash(ctx, tier.ScopeKey(scope), func(field, value string) {
+		if name, ok := strings.CutPrefix(field, tier.RetentionField("")); ok && tier.CheckName("stream", name) == nil {
+			r, err := ParseRetention(value)
+			list = append(list, Retained{tier.Address{Scope: scope, Stream: name}, r, err})
+		}
+	})
+	slices.SortFunc(list, func(a, b Retained) int { return cmp.Compare(a.Address.Stream, b.Address.Stream) })
+	return slices.CompactFunc(list, func(a, b Retained) bool { return a.Address == b.Address }), err
+}
+
+// RetentionOf is the policy of one stream; the zero value: it has none. ErrRetention: it has one that this version cannot
+// read.
+func RetentionOf(ctx context.Context, client *tier.Client, address string) (Retention, error) {
+	p, err := newPlace(client, address)
+	if err != nil {
+		return Retention{}, err
+	}
+	text, err := hashField(ctx, client, tier.ScopeKey(p.addr.Scope), tier.RetentionField(p.addr.Stream))
+	if err != nil || text == "" {
+		return Retention{}, err
+	}
+	return ParseRetention(text)
+}

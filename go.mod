@@ -3,6 +3,7 @@ module github.com/echomq/pipeline
 go 1.26.0
 
 require (
+	github.com/netresearch/go-cron v0.9.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/rueidis v1.0.79
 	github.com/rivo/uniseg v0.4.7

@@ -41,6 +41,7 @@ const testSupport = "tier/tiertest"
 var owned = []struct{ module, owner string }{
 	{"github.com/redis/rueidis", "tier"},
 	{"github.com/ThreeDotsLabs/watermill", "bridge"},
+	{"github.com/netresearch/go-cron", "tier/queue/schedule"},
 }
 
 // pkg is what go list says about a package.

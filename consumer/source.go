@@ -113,11 +113,18 @@ func Exclusive(c *stream.Cursor) Source {
 type cursorSource struct{ cursor *stream.Cursor }
 
 func (s cursorSource) Join(ctx context.Context, prefix string) (Member, error) {
-	m, err := s.cursor.Join(ctx, prefix)
+	o, err := s.cursor.Join(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	return m, nil
+	return cursorMember{o}, nil
+}
+
+// cursorMember reads into the same memory again, as groupMember does.
+type cursorMember struct{ *stream.Owner }
+
+func (m cursorMember) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	return m.ReadAgain(ctx, n, wait)
 }
 
 func (s cursorSource) Origin() Origin {

@@ -39,25 +39,37 @@ type place struct{ entry, message int }
 type entry struct {
 	tier.Leased
 	late   bool
-	tries  []int    // failures of each message here
-	reason []string // why it is given up
+	tries  map[int]int    // failures of a message here
+	reason map[int]string // why it is given up
 }
 
 // newEntry notes what cannot be folded: what cannot be read, and what was begun too often without an end.
 func newEntry(l tier.Leased, late bool, attempts int) entry {
-	e := entry{Leased: l, late: late, tries: make([]int, len(l.Records)), reason: make([]string, len(l.Records))}
+	e := entry{Leased: l, late: late}
 	for i := range l.Records {
 		switch {
 		case l.Records[i].Err != nil:
-			e.reason[i] = clip(l.Records[i].Err.Error())
+			e.giveUp(i, l.Records[i].Err.Error())
 		case !late && e.attempt(i) > attempts:
-			e.reason[i] = fmt.Sprintf("begun %d times, of which none ended: its owner died each time", e.attempt(i)-1)
+			e.giveUp(i, fmt.Sprintf("begun %d times, of which none ended: its owner died each time", e.attempt(i)-1))
 		}
 	}
 	return e
 }
 
-func clip(text string) string { return text[:min(len(text), 1024)] }
+func (e *entry) giveUp(message int, reason string) {
+	if e.reason == nil {
+		e.reason = map[int]string{}
+	}
+	e.reason[message] = reason[:min(len(reason), 1024)]
+}
+
+func (e *entry) fail(message int) {
+	if e.tries == nil {
+		e.tries = map[int]int{}
+	}
+	e.tries[message]++
+}
 
 // attempt that is the next, or was the last.
 func (e *entry) attempt(i int) int {
@@ -74,7 +86,7 @@ func batchOf(b *batch, entries []entry) {
 		e := &entries[i]
 		b.through, b.late = e.Entry, e.late
 		for k := range e.Records {
-			if e.reason[k] == "" {
+			if _, given := e.reason[k]; !given {
 				b.deliveries = append(b.deliveries, consumer.Delivery{Record: e.Records[k], Attempt: e.attempt(k), Replay: e.Replay})
 				b.from = append(b.from, place{i, k})
 			}
@@ -101,21 +113,26 @@ type commitment struct {
 // commitmentOf says what is given up, and what is written. Outputs stand in the order of the log.
 func commitmentOf(entries []entry, b *batch, w writes) *commitment {
 	c := &commitment{entries: make([]codec.EntryID, len(entries))}
-	outputs := make([][]tier.Output, len(entries))
-	outputs[0] = slices.Clone(w.before)
-	for i := range b.deliveries {
-		if emitted := b.deliveries[i].Outputs(); len(emitted) > 0 {
-			to := &outputs[b.from[i].entry]
-			*to = append(*to, emitted...)
-		}
-	}
-	outputs[len(outputs)-1] = append(outputs[len(outputs)-1], w.after...)
+	next := 0 // of the deliveries
 	for i := range entries {
 		e := &entries[i]
 		c.entries[i] = e.Entry
-		ending := tier.Ending{Entry: e.Entry, Deliveries: e.Deliveries, Outputs: outputs[i]}
-		for k, reason := range e.reason {
-			if reason != "" {
+		ending := tier.Ending{Entry: e.Entry, Deliveries: e.Deliveries}
+		if i == 0 {
+			ending.Outputs = slices.Clone(w.before)
+		}
+		for ; next < len(b.deliveries) && b.from[next].entry == i; next++ {
+			ending.Outputs = append(ending.Outputs, b.deliveries[next].Outputs()...)
+		}
+		switch {
+		case i < len(entries)-1:
+		case len(ending.Outputs) == 0:
+			ending.Outputs = w.after // as a rule, and as many as there are keys
+		default:
+			ending.Outputs = append(ending.Outputs, w.after...)
+		}
+		for k := range e.Records {
+			if reason, given := e.reason[k]; given {
 				ending.Dead = append(ending.Dead, tier.Letter{Index: e.index(k), Reason: reason, Attempts: e.attempt(k)})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -157,7 +158,7 @@ func (r *run) readAhead(ctx context.Context) {
 	ahead := make(chan reading, 1)
 	r.ahead = ahead
 	r.reads.Go(func() {
-		leased, err := r.owner.Read(ctx, n, readWait)
+		leased, err := r.owner.ReadAgain(ctx, n, readWait)
 		ahead <- reading{leased, err}
 	})
 }
@@ -224,7 +225,7 @@ func (r *run) retry(ctx context.Context, at place, err error) {
 		r.giveUp(at, fmt.Errorf("attempt %d of %d: %w", attempt, r.cfg.Attempts, err))
 		return
 	default:
-		if e.tries[at.message]++; verdict == consumer.VerdictRetry {
+		if e.fail(at.message); verdict == consumer.VerdictRetry {
 			pause = tier.Doubled(e.tries[at.message], r.cfg.Backoff, max(r.cfg.Backoff, maxBackoff))
 		}
 		r.log.Warn("message not folded, it is tried again, and all after it wait", slog.String("entry", e.Records[at.message].Position.String()),
@@ -235,7 +236,7 @@ func (r *run) retry(ctx context.Context, at place, err error) {
 
 func (r *run) giveUp(at place, err error) {
 	e := &r.entries[at.entry]
-	e.reason[at.message] = clip(err.Error())
+	e.giveUp(at.message, err.Error())
 	r.log.Error("message given up, it goes to the dead letters", slog.String("entry", e.Records[at.message].Position.String()),
 		slog.Int("attempt", e.attempt(at.message)), slog.Any("err", err))
 }
@@ -261,8 +262,7 @@ func (r *run) commit() (err error) {
 		return err
 	}
 	r.sink.committed()
-	clear(r.entries[:n])
-	r.entries, r.upTo, r.ending = r.entries[n:], 0, nil
+	r.entries, r.upTo, r.ending = slices.Delete(r.entries, 0, n), 0, nil
 	return nil
 }
 

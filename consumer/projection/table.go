@@ -60,16 +60,24 @@ type Table[S any] struct {
 	*Projection
 	cfg   TableConfig[S]
 	cells map[string]*cell[S] // as the server has them, but for those of the batch
-	dirty []string            // keys of the batch, in order
+	spare []cell[S]           // of cells, which are forgotten together
+	of    []*cell[S]          // each message of the batch, nil of one that is passed over
+	dirty []*cell[S]          // in the batch, in order
 	fresh bool                // nothing was folded yet: whatever stands there is of another one
+
+	after []tier.Output // memory of writes
 }
 
 // cell is the state of a key.
 type cell[S any] struct {
+	key   string
 	value S
 	there bool
 	dirty bool
 }
+
+// spareCells are made at once.
+const spareCells = 256
 
 // NewTable checks the configuration. It sends nothing.
 func NewTable[S any](client *tier.Client, cfg TableConfig[S]) (*Table[S], error) {
@@ -103,11 +111,13 @@ func (s tableSink[S]) begin(ctx context.Context, _ uint64, checkpoint codec.Entr
 	return s.load(ctx, nil)
 }
 
-func (s tableSink[S]) forget() { s.t.cells, s.t.dirty = map[string]*cell[S]{}, nil }
+func (s tableSink[S]) forget() {
+	s.t.cells, s.t.spare, s.t.dirty = map[string]*cell[S]{}, nil, nil
+}
 
 func (s tableSink[S]) committed() {
-	for _, key := range s.t.dirty {
-		s.t.cells[key].dirty = false
+	for _, c := range s.t.dirty {
+		c.dirty = false
 	}
 	s.t.dirty, s.t.fresh = s.t.dirty[:0], false
 	if len(s.t.cells) > s.t.cfg.Cached {
@@ -117,32 +127,33 @@ func (s tableSink[S]) committed() {
 
 func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) {
 	t := s.t
-	keys := make([]string, len(b.deliveries))
-	var missing []string
+	t.of = t.of[:0]
+	var missing []*cell[S]
 	for i := range b.deliveries {
-		if keys[i], err = t.key(&b.deliveries[i]); err != nil {
+		key, err := t.key(&b.deliveries[i])
+		if err != nil {
 			return w, &foldError{i, err}
 		}
-		if keys[i] != "" && t.cells[keys[i]] == nil {
-			key := strings.Clone(keys[i]) // of the server's reply, which is large
-			t.cells[key] = &cell[S]{}
-			missing = append(missing, key)
+		c := t.cells[key]
+		if c == nil && key != "" {
+			c = t.newCell(strings.Clone(key)) // of the server's reply, which is large
+			missing = append(missing, c)
 		}
+		t.of = append(t.of, c)
 	}
 	if err = s.load(ctx, missing); err != nil {
 		return w, err
 	}
-	for i := range b.deliveries {
-		if keys[i] == "" {
+	for i, c := range t.of {
+		if c == nil {
 			continue
 		}
-		c := t.cells[keys[i]]
 		if err := t.foldOne(c, &b.deliveries[i]); err != nil {
 			return w, &foldError{i, err}
 		}
 		if !c.dirty {
 			c.dirty = true
-			t.dirty = append(t.dirty, strings.Clone(keys[i]))
+			t.dirty = append(t.dirty, c)
 		}
 	}
 	if t.fresh {
@@ -151,29 +162,45 @@ func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) 
 			w.before = append(w.before, tier.Delete(RankOf(t.State())))
 		}
 	}
-	for _, key := range t.dirty {
-		if err := t.store(&w, key, t.cells[key]); err != nil {
-			return w, &foldError{lastOf(keys, key), err}
+	w.after = t.after[:0]
+	for _, c := range t.dirty {
+		if err := t.store(&w, c); err != nil {
+			return w, &foldError{t.lastOf(c), err}
 		}
 	}
+	t.after = w.after
 	return w, nil
 }
 
-// lastOf is the message after which the state cannot be stored.
-func lastOf(keys []string, key string) int {
-	for i := len(keys) - 1; i > 0; i-- {
-		if keys[i] == key {
+func (t *Table[S]) newCell(key string) *cell[S] {
+	if len(t.spare) == 0 {
+		t.spare = make([]cell[S], spareCells)
+	}
+	c := &t.spare[0]
+	c.key, t.spare = key, t.spare[1:]
+	t.cells[key] = c
+	return c
+}
+
+// lastOf is the message after which a state cannot be stored.
+func (t *Table[S]) lastOf(c *cell[S]) int {
+	for i := len(t.of) - 1; i > 0; i-- {
+		if t.of[i] == c {
 			return i
 		}
 	}
 	return 0
 }
 
-// load reads the states of keys, and looks whether the state is there at all.
-func (s tableSink[S]) load(ctx context.Context, keys []string) error {
+// load reads the states of cells, and looks whether the state is there at all.
+func (s tableSink[S]) load(ctx context.Context, cells []*cell[S]) error {
 	t := s.t
 	if t.fresh {
 		return nil
+	}
+	keys := make([]string, 0, len(cells)+1)
+	for _, c := range cells {
+		keys = append(keys, c.key)
 	}
 	fields, err := t.client.StateFields(ctx, t.cursor.Address().Scope, t.State(), append(keys, schemaField)...)
 	if err != nil {
@@ -185,10 +212,10 @@ func (s tableSink[S]) load(ctx context.Context, keys []string) error {
 	case schema.Value != strconv.Itoa(t.cfg.Schema):
 		return &SchemaError{State: t.State(), Have: schema.Value, Want: t.cfg.Schema}
 	}
-	for i, key := range keys {
-		if c := t.cells[key]; fields[i].OK {
+	for i, c := range cells {
+		if fields[i].OK {
 			if c.value, err = decode(t.cfg.Codec, fields[i].Value); err != nil {
-				return fmt.Errorf("state %s, key %.64q: %w", t.State(), key, err)
+				return fmt.Errorf("state %s, key %.64q: %w", t.State(), c.key, err)
 			}
 			c.there = true
 		}
@@ -224,10 +251,10 @@ func caught(err *error) {
 	}
 }
 
-// store adds the outputs of a key.
-func (t *Table[S]) store(w *writes, key string, c *cell[S]) (err error) {
+// store adds the outputs of a cell.
+func (t *Table[S]) store(w *writes, c *cell[S]) (err error) {
 	defer caught(&err)
-	state := t.State()
+	state, key := t.State(), c.key
 	if !c.there {
 		w.after = append(w.after, tier.Remove(state, key))
 		if t.cfg.Rank != nil {

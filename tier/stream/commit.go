@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/echomq/pipeline/codec"
@@ -110,7 +111,11 @@ func (c *commitment) declare(ctx context.Context, address string) error {
 }
 
 func (c *commitment) call(ctx context.Context, entries []tier.Ending) (tier.Call, error) {
-	c.keys, c.index, c.declared, c.body, c.places = nil, map[string]int{}, nil, nil, nil
+	outputs := 0
+	for i := range entries {
+		outputs += len(entries[i].Outputs)
+	}
+	c.keys, c.index, c.declared, c.body, c.places = nil, map[string]int{}, nil, make([]string, 0, 2*outputs), nil
 	messages := 0
 	for i := range entries {
 		e := &entries[i]
@@ -147,7 +152,7 @@ func (c *commitment) call(ctx context.Context, entries []tier.Ending) (tier.Call
 	a := c.place.addr
 	keys := []string{a.LogKey(), c.fence, a.RetryKey(c.name), a.OpenKey(c.name), a.DeadKey(c.name), tier.ScopeKey(a.Scope)}
 	args := append([]string{c.name, c.member, c.number, c.commit, c.at, c.above, c.passed, c.node}, c.declared...)
-	return tier.Call{Script: commitScript, Keys: append(keys, c.keys...), Args: append(args, c.body...)}, nil
+	return tier.Call{Script: commitScript, Keys: append(keys, c.keys...), Args: slices.Concat(args, c.body)}, nil
 }
 
 func (c *commitment) add(args ...string) { c.body = append(c.body, args...) }

@@ -88,22 +88,33 @@ func (o *Owner) holds(e codec.EntryID) bool {
 	return taken || found && !o.ahead[i].through
 }
 
+// find is the place of an entry among what was read. Whoever asks mostly asks for one after another.
 func (o *Owner) find(e codec.EntryID) (int, bool) {
-	return slices.BinarySearchFunc(o.ahead, e, func(p passage, e codec.EntryID) int { return p.entry.Compare(e) })
+	if i := o.found + 1; i < len(o.ahead) && o.ahead[i].entry == e {
+		o.found = i
+		return i, true
+	}
+	i, found := slices.BinarySearchFunc(o.ahead, e, func(p passage, e codec.EntryID) int { return p.entry.Compare(e) })
+	if found {
+		o.found = i
+	}
+	return i, found
 }
 
 // after is the checkpoint, what is through above it, and how many entries there were up to it, once entries are through as
 // well.
 func (o *Owner) after(entries []codec.EntryID) (at codec.EntryID, above string, passed int64) {
-	done := make(map[codec.EntryID]bool, len(entries))
+	done := make([]bool, len(o.ahead))
 	for _, e := range entries {
-		done[e] = true
+		if i, found := o.find(e); found {
+			done[i] = true
+		}
 	}
 	at, passed = o.at, o.passed
 	var list strings.Builder
 	gap := false
-	for _, p := range o.ahead {
-		switch through := p.through || done[p.entry]; {
+	for i, p := range o.ahead {
+		switch through := p.through || done[i]; {
 		case !through:
 			gap = true
 		case !gap:
@@ -194,7 +205,7 @@ func (o *Owner) absorb(c *committing) {
 	for n < len(o.ahead) && o.ahead[n].through {
 		n++
 	}
-	o.ahead = slices.Delete(o.ahead, 0, n)
+	o.ahead, o.found = slices.Delete(o.ahead, 0, n), -1
 	select {
 	case o.wake <- struct{}{}:
 	default:

@@ -124,3 +124,27 @@ func TestReadAgainUsesItsMemoryAgain(t *testing.T) {
 		require.Empty(t, again)
 	})
 }
+
+// What an owner's ReadAgain returned is good until the call after the next: one batch is read while the one before it is at work.
+func TestOwnersReadAgainUsesItsMemoryAgain(t *testing.T) {
+	const n = 20
+	f := setUp(t, tiertest.Private(t, tiertest.Valkey))
+	f.append(f.writer(stream.WriterConfig{}), 3*n)
+	me, other := f.own(f.cursor("c", stream.Head(), lease)), f.own(f.cursor("other", stream.Head(), lease))
+	f.owned(other, 1) // both own now
+	var batches [][]tier.Leased
+	for range 3 {
+		batch, err := me.ReadAgain(f.ctx, n, 0)
+		require.NoError(t, err)
+		require.Len(t, batch, n)
+		batches = append(batches, batch)
+	}
+	first, second, third := batches[0], batches[1], batches[2]
+	require.Same(t, &first[0].Records[0], &third[0].Records[0], "the memory is used again")
+	require.NotSame(t, &second[0].Records[0], &third[0].Records[0])
+	kept := f.owned(other, 3*n-1)
+	for i := range n {
+		require.Equal(t, kept[n-1+i], second[i])
+		require.Equal(t, kept[2*n-1+i], third[i])
+	}
+}

@@ -28,6 +28,7 @@ type consume struct {
 	backoff     time.Duration
 	order       consumer.Order
 	exclusive   bool
+	partitioned bool // the stream is
 	exec        *command
 	metrics     metrics
 }
@@ -58,7 +59,12 @@ the stream, and strict does so with all of them, with --concurrency 1. One that
 fails holds up those behind it until it is handled or given up. Each consumer of
 a group keeps the order of what it handles. With --exclusive the order is that of
 the stream, whoever comes and goes: of all that run with it under the name, a
-cursor, one at a time handles messages, and the others stand by.`,
+cursor, one at a time handles messages, and the others stand by.
+
+Of a stream with partitions, those that run it share the partitions out, each with
+one owner at a time, by a cursor in each; --concurrency is for each partition, and
+order is that of the stream within a partition, so of each key. One that joins or
+dies changes who owns what. --count may be exceeded by what is being handled.`,
 		Example: `  pipeline consume shop/orders --group mailer
   pipeline consume shop/orders --group mailer --exec ./send-mail --concurrency 4
   pipeline consume shop/orders --group audit --count 100 --wait 5s
@@ -149,10 +155,11 @@ func (c *consume) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		source, err := c.source(client, start)
+		all, err := addresses(ctx, client, c.addr)
 		if err != nil {
 			return err
 		}
+		c.partitioned = all[0] != c.addr
 		if err := c.metrics.stream(ctx, client, c.addr); err != nil {
 			return err
 		}
@@ -162,7 +169,9 @@ func (c *consume) run(ctx context.Context) error {
 		})()
 		begun := time.Now()
 		job := &consumption{consume: c, out: c.app.sink()}
-		err = job.run(ctx, source)
+		err = job.run(ctx, func(handler consumer.Handler, cfg consumer.Config) (runner, error) {
+			return c.runner(client, start, job.tally, handler, cfg)
+		})
 		handled := job.tally.handled
 		c.app.done = handled
 		if handled == 0 && err != nil && !stoppedWaiting(err) {
@@ -175,10 +184,31 @@ func (c *consume) run(ctx context.Context) error {
 
 // kind is what the name is one of.
 func (c *consume) kind() string {
-	if c.exclusive {
+	if c.exclusive || c.partitioned {
 		return "cursor"
 	}
 	return "group"
+}
+
+// runner is a consumer, of whatever kind.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// runner makes the consumer that the stream and the flags want.
+func (c *consume) runner(client *tier.Client, start stream.Start, count *tally, handler consumer.Handler, cfg consumer.Config) (runner, error) {
+	if c.partitioned {
+		cursor, err := stream.NewPartitionedCursor(client, stream.CursorConfig{Address: c.addr.String(), Name: c.group, Start: start})
+		if err != nil {
+			return nil, err
+		}
+		return consumer.NewPartitioned(cursor, handler, cfg)
+	}
+	source, err := c.source(client, start)
+	if err != nil {
+		return nil, err
+	}
+	return consumer.New(count.source(source), handler, cfg)
 }
 
 func (c *consume) source(client *tier.Client, start stream.Start) (consumer.Source, error) {

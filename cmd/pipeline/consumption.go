@@ -21,9 +21,15 @@ type consumption struct {
 	stop  context.CancelCauseFunc
 
 	mu      sync.Mutex
-	running int                         // handlers
-	idle    *time.Timer                 // of --wait, or nil; runs while no handler does
-	failed  map[codec.Position]struct{} // and not handled since
+	running int                  // handlers
+	idle    *time.Timer          // of --wait, or nil; runs while no handler does
+	failed  map[failure]struct{} // and not handled since
+}
+
+// failure is a message that failed. Partitions may have it at the same position.
+type failure struct {
+	id codec.ID
+	at codec.Position
 }
 
 // Causes of a stop in order.
@@ -32,12 +38,12 @@ var (
 	errEnough = errors.New("--count is reached")
 )
 
-func (c *consumption) run(ctx context.Context, source consumer.Source) error {
+func (c *consumption) run(ctx context.Context, newRunner func(consumer.Handler, consumer.Config) (runner, error)) error {
 	ctx, c.stop = context.WithCancelCause(ctx)
 	defer c.stop(nil)
-	c.failed = map[codec.Position]struct{}{}
-	c.tally = &tally{most: c.count, reached: func() { c.stop(errEnough) }}
-	runner, err := consumer.New(c.tally.source(source), c.handle, consumer.Config{
+	c.failed = map[failure]struct{}{}
+	c.tally = &tally{most: c.count, reached: func() { c.stop(errEnough) }, flying: map[codec.EntryID]int{}}
+	runner, err := newRunner(c.handle, consumer.Config{
 		Concurrency: c.concurrency, MaxInFlight: c.maxInFlight(), MaxDeliveries: c.deliveries, Backoff: c.backoff, Order: c.order,
 		Logger: c.app.logger(), Registerer: c.metrics.registerer(),
 	})
@@ -109,9 +115,9 @@ func (c *consumption) end(d *consumer.Delivery, err, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil || errors.Is(cause, consumer.ErrLeaseLost) { // or another's now
-		delete(c.failed, d.Position)
+		delete(c.failed, failure{d.ID, d.Position})
 	} else {
-		c.failed[d.Position] = struct{}{}
+		c.failed[failure{d.ID, d.Position}] = struct{}{}
 	}
 	if c.running--; c.running == 0 && c.idle != nil {
 		c.idle.Reset(c.wait)

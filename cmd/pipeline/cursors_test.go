@@ -43,6 +43,8 @@ func TestCursors(t *testing.T) {
 	taken, err := o.Due(t.Context(), 1)
 	require.NoError(t, err)
 	require.Len(t, taken.Leased, 1)
+	require.Equal(t, "would drop 1 dead letter of cursor c of "+addr+"\n", p.ok(of("dead", "drop", "--all", "--dry-run", "--output", "text")...).out)
+	require.Contains(t, p.run(of("dead", "ls", "--match", "nothing")...).errOut, "no dead letter of cursor c of "+addr+" matches")
 	letters := lettersOf(t, p.ok(of("dead", "ls")...))
 	require.Len(t, letters, 1)
 	require.Equal(t, all[0].ID, letters[0].Message.ID)

@@ -19,7 +19,8 @@ import (
 type dead struct {
 	confirm
 	addr  tier.Address
-	group string
+	group string // or cursor
+	whose string // "group g" or "cursor g", once it was asked
 	ids   []string
 	match string
 	all   bool
@@ -29,7 +30,7 @@ type dead struct {
 func deadCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "See what a group has given up, and give it back or drop it",
+		Short: "See what a group or cursor has given up, and give it back or drop it",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  runParent,
 	}
@@ -77,7 +78,7 @@ needs --yes. --dry-run changes nothing.`,
 // flagged makes a command of one with an address and the name of a group.
 func (d *dead) flagged(cmd *cobra.Command, run func(context.Context, *tier.Client) error, check func() error) *cobra.Command {
 	cmd.Args = arguments(1, 1, "the address of a stream, as in shop/orders")
-	cmd.Flags().Var(name(&d.group, "group"), "group", "name of the group")
+	cmd.Flags().Var(name(&d.group, "group"), "group", "name of the group, or of a cursor")
 	cmd.Flags().Var(&value{kind: "ID", set: d.addID}, "id", "the letter, or the message, with this id; may be given again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if d.addr, err = tier.ParseAddress(args[0]); err != nil {
@@ -107,6 +108,7 @@ func (d *dead) changing(cmd *cobra.Command, change func(context.Context, *tier.C
 		if err != nil {
 			return err
 		}
+		d.ask(ctx, client)
 		return change(ctx, client, ids)
 	}
 	d.flagged(cmd, run, func() error {
@@ -157,14 +159,16 @@ func (d *dead) each(ctx context.Context, client *tier.Client, f func(*stream.Dea
 	}
 	for _, id := range d.ids {
 		if !found[id] {
-			return notFound(fmt.Sprintf("group %s of %s has no dead letter %s: 'pipeline dead ls %s --group %s' lists them", d.group, d.addr, id, d.addr, d.group))
+			d.ask(ctx, client)
+			return notFound(fmt.Sprintf("%s of %s has no dead letter %s: 'pipeline dead ls %s --group %s' lists them", d.whose, d.addr, id, d.addr, d.group))
 		}
 	}
 	switch {
 	case !any:
 		return d.none(ctx, client)
 	case n == 0:
-		d.app.note("no dead letter of group %s of %s matches", d.group, d.addr)
+		d.ask(ctx, client)
+		d.app.note("no dead letter of %s of %s matches", d.whose, d.addr)
 	}
 	return nil
 }
@@ -187,7 +191,8 @@ func (d *dead) none(ctx context.Context, client *tier.Client) error {
 		err = d.noGroup()
 	}
 	if err == nil {
-		d.app.note("group %s of %s has no dead letters", d.group, d.addr)
+		d.ask(ctx, client)
+		d.app.note("%s of %s has no dead letters", d.whose, d.addr)
 	}
 	return err
 }
@@ -200,8 +205,16 @@ func (d *dead) exists(ctx context.Context, client *tier.Client) (bool, error) {
 	return slices.ContainsFunc(groups, func(g stream.GroupInfo) bool { return g.Name == d.group }), err
 }
 
+// ask finds out what the name is one of. Of one that was deleted, or may not be looked at, it says group.
+func (d *dead) ask(ctx context.Context, client *tier.Client) {
+	d.whose = "group " + d.group
+	if c, err := cursorNamed(ctx, client, d.addr, d.group); c != nil && err == nil {
+		d.whose = "cursor " + d.group
+	}
+}
+
 func (d *dead) noGroup() error {
-	return notFound(fmt.Sprintf("%s has no group %s: 'pipeline groups %s' lists them", d.addr, d.group, d.addr))
+	return notFound(fmt.Sprintf("%s has no group or cursor %s: 'pipeline groups %s' lists them", d.addr, d.group, d.addr))
 }
 
 // chosen are the ids of the letters that were chosen, 16 bytes of memory for each.
@@ -223,5 +236,5 @@ func (d *dead) agreed(ctx context.Context, verb string, n int) (bool, error) {
 }
 
 func (d *dead) line(did string, n int) string {
-	return fmt.Sprintf("%s %s of group %s of %s\n", did, show.Count(n, "dead letter"), d.group, d.addr)
+	return fmt.Sprintf("%s %s of %s of %s\n", did, show.Count(n, "dead letter"), d.whose, d.addr)
 }

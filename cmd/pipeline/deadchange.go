@@ -65,7 +65,7 @@ func reasons(r *stream.RedriveResult) (list []string) {
 	}{
 		{r.Trimmed, "their messages were trimmed from the stream: 'pipeline dead show' still has them"},
 		{r.Busy, "other messages of their packs are being handled: run it again later"},
-		{r.Ahead, "the group was moved back and is still to come to their messages: drop them"},
+		{r.Ahead, "it was moved back and is still to come to their messages: drop them"},
 		{r.Foreign, "they are no dead letters of this program"},
 	} {
 		if len(why.ids) > 0 {

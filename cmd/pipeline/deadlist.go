@@ -22,8 +22,8 @@ func deadList(a *app) *cobra.Command {
 	d := &dead{confirm: confirm{app: a}}
 	cmd := d.flagged(&cobra.Command{
 		Use:   "ls ADDR --group NAME",
-		Short: "List the dead letters of a group: what it has given up, and why",
-		Long: `List the dead letters of a group, oldest first: the letter's id, by which the
+		Short: "List what a group or cursor has given up, and why",
+		Long: `List the dead letters of a group or a cursor, oldest first: the letter's id, by which the
 other commands take it, the message's, its type and key, how often it was tried, how
 long ago it was given up, and why, cut to the terminal's width. JSON has the message
 and the whole reason. The table ends after 1,000, unless --limit says otherwise.`,

@@ -37,7 +37,13 @@ A PLACE is an id (ORD0STCa4O4Feq), an entry (1795957200000-0, or with the
 message of a pack 1795957200000-99#3), a time by the server's clock
 (2026-11-29T13:00:00Z, or in UTC: 2026-11-29, 2026-11-29 13:00), or how long ago
 (90s, 15m, 2h, 7d). An entry without # is the whole pack. A day, a minute or a
-second given to --to is included to its end.`,
+second given to --to is included to its end.
+
+Of a stream with partitions all are read at once, in the order of their ids: by
+the servers' milliseconds, in the same one by the partitions' node numbers, and in
+a partition by its own order, which is that of each key. Places are times then;
+a partition, shop/orders@3, has ids and entries of its own. --key reads the
+partition of the key.`,
 		Example: `  pipeline range shop/orders --from 1h
   pipeline range shop/orders --from 2026-11-28 --to 2026-11-28 --count
   pipeline range bank/accounts --key ann`,
@@ -66,6 +72,18 @@ second given to --to is included to its end.`,
 }
 
 func (h *history) run(ctx context.Context, client *tier.Client) error {
+	all, err := addresses(ctx, client, h.addr)
+	if err != nil {
+		return err
+	}
+	if all[0] != h.addr {
+		return h.parts(ctx, client, all)
+	}
+	return h.one(ctx, client)
+}
+
+// one reads a stream without partitions, or one of them.
+func (h *history) one(ctx context.Context, client *tier.Client) error {
 	r, err := stream.NewReader(client, stream.ReaderConfig{Address: h.addr.String()})
 	if err != nil {
 		return err
@@ -81,26 +99,55 @@ func (h *history) run(ctx context.Context, client *tier.Client) error {
 	if h.from.from().Compare(h.to.to()) > 0 {
 		return h.behind()
 	}
-	n, err := h.read(ctx, r)
-	if err == nil && h.count {
-		return h.app.print(strconv.Itoa(n) + "\n")
+	if h.key != "" {
+		return h.show(r.ReadKey(ctx, h.key, uint64(h.version)))
 	}
-	return err
+	return h.show(unversioned(r.Range(ctx, h.from.from(), h.to.to())))
+}
+
+// parts reads the partitions of a stream, or that of a key.
+func (h *history) parts(ctx context.Context, client *tier.Client, all []tier.Address) error {
+	if h.key != "" {
+		h.addr = all[codec.Partition(h.key, len(all))]
+		return h.one(ctx, client)
+	}
+	for _, p := range []*place{&h.from, &h.to} {
+		if p.text != "" && !p.point.IsTime() {
+			return usagef("%s has %d partitions, and %s is of one of them: give a time, or the partition, as in %s@3", h.addr, len(all), p.text, h.addr)
+		}
+		if err := p.countBack(ctx, client, all[0]); err != nil {
+			return err
+		}
+	}
+	readers, err := partReaders(ctx, client, all)
+	if err != nil {
+		return err
+	}
+	return h.show(unversioned(merged(ctx, readers, h.from.from(), h.to.to())))
 }
 
 func (h *history) behind() error {
 	return usagef("--from %q is behind --to %q", h.from.text, h.to.text)
 }
 
+// show shows messages, or only their number.
+func (h *history) show(messages iter.Seq2[stream.Versioned, error]) error {
+	n, err := h.read(messages)
+	if err == nil && h.count {
+		return h.app.print(strconv.Itoa(n) + "\n")
+	}
+	return err
+}
+
 // read shows the messages, or only counts them.
-func (h *history) read(ctx context.Context, r *stream.Reader) (n int, err error) {
+func (h *history) read(messages iter.Seq2[stream.Versioned, error]) (n int, err error) {
 	out := h.app.sink()
 	defer func() { err = cmp.Or(err, out.flush()) }()
 	if h.count || !isTerminal(h.app.out) {
 		h.app.startProgress(int64(cmp.Or(h.limit, -1)))
 		defer h.app.endProgress()
 	}
-	for v, err := range h.messages(ctx, r) {
+	for v, err := range messages {
 		if err == nil && !h.count {
 			err = out.put(&v.Record, v.Version)
 		}
@@ -117,13 +164,10 @@ func (h *history) read(ctx context.Context, r *stream.Reader) (n int, err error)
 	return n, nil
 }
 
-// messages are those that were asked for; only those of a key have versions.
-func (h *history) messages(ctx context.Context, r *stream.Reader) iter.Seq2[stream.Versioned, error] {
-	if h.key != "" {
-		return r.ReadKey(ctx, h.key, uint64(h.version))
-	}
+// unversioned are messages that were not read by key.
+func unversioned(records iter.Seq2[codec.Record, error]) iter.Seq2[stream.Versioned, error] {
 	return func(yield func(stream.Versioned, error) bool) {
-		for record, err := range r.Range(ctx, h.from.from(), h.to.to()) {
+		for record, err := range records {
 			if !yield(stream.Versioned{Record: record}, err) {
 				return
 			}

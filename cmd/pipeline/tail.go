@@ -29,7 +29,10 @@ func tailCommand(a *app) *cobra.Command {
 		Long: `Show the newest messages of a stream, oldest first. With --follow it goes on
 with what is appended until it is interrupted or --timeout is over; the stream
 need not exist yet then. Nothing is acknowledged and nobody else gets less: to
-share the work use 'pipeline consume'.`,
+share the work use 'pipeline consume'.
+
+Of a stream with partitions, the newest of all of them are shown in the order of
+their ids, as range does; what is appended then is shown as it comes.`,
 		Example: `  pipeline tail shop/orders -n 3
   pipeline tail shop/orders --follow`,
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
@@ -58,6 +61,13 @@ func (t *tail) run(ctx context.Context) error {
 	defer stop()
 	t.app.logs = t.follow
 	return t.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
+		all, err := addresses(ctx, client, t.addr)
+		if err != nil {
+			return err
+		}
+		if all[0] != t.addr {
+			return t.parts(ctx, client, all)
+		}
 		r, err := stream.NewReader(client, stream.ReaderConfig{Address: t.addr.String()})
 		if err != nil {
 			return err

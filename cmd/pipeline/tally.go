@@ -83,7 +83,6 @@ func (t *tally) lost(gone func(codec.EntryID) bool) {
 
 // source wraps a source so that its members fetch no more than is wanted.
 func (t *tally) source(s consumer.Source) consumer.Source {
-	t.flying = map[codec.EntryID]int{}
 	if t.most == 0 {
 		return s
 	}

@@ -447,10 +447,12 @@ func TestOwnerTakesUpInOrder(t *testing.T) {
 		}
 		o = f.dies(c)
 		require.Equal(t, all[:1], due(), "it stands at the checkpoint")
+		require.Empty(t, due(), "the second is to be read first")
 		require.Equal(t, all[1:2], entriesOf(f.owned(o, 1)))
-		require.Empty(t, due(), "nothing is read beyond the second")
+		require.Equal(t, all[2:3], due(), "nothing stands before it")
+		require.Empty(t, due())
 		require.Equal(t, all[4:], entriesOf(f.owned(o, 1)))
-		require.Equal(t, all[2:4], due())
+		require.Equal(t, all[3:4], due())
 
 		o = f.dies(c) // with three in its hands that were taken up: suspects
 		require.Equal(t, all[:1], due())
@@ -462,6 +464,12 @@ func TestOwnerTakesUpInOrder(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, all[4:], entriesOf(f.owned(o, 1)))
 		require.Equal(t, all[2:3], due())
+
+		o = f.dies(c)
+		f.do("XTRIM", f.log(), "MAXLEN", "0")
+		taken, err := o.Due(f.ctx, 10)
+		require.NoError(t, err)
+		require.NotEmpty(t, taken.Lost, "nothing is there to be read before it")
 	})
 }
 

@@ -2,7 +2,7 @@
 -- Takes parked entries of a cursor up again that are due: parked -> taken up, one more delivery; until its owner settles
 -- it, it stays in retry, 2^52 ms later. One that was trimmed meanwhile is gone, and answered without fields. Suspects, which
 -- stand 2^52 ms earlier since their owner died with them, are taken one at a time, and stay 2^52 + 2^51 ms later. What an
--- owner before has parked further on than this one has read waits: it may stand behind what comes before it.
+-- owner before has parked further on than this one has read waits, as long as there is something to be read before it.
 -- KEYS[1] log      STREAM
 -- KEYS[2] cursors  HASH
 -- KEYS[3] retry    ZSET
@@ -68,12 +68,13 @@ local function below(a, b)
   am, bm = tonumber(am), tonumber(bm)
   return am < bm or (am == bm and tonumber(as) < tonumber(bs))
 end
-local function find(from, to, most) -- entries and scores of what was read; and the first score that is of something else
+local next_read = call('XRANGE', log, '(' .. read, '+', 'COUNT', 1)[1]
+local function find(from, to, most) -- entries and scores of what does not wait; and the first score of what does
   local found, ahead, at, size = {}, nil, 0, math.max(64, most)
   repeat
     local page = call('ZRANGEBYSCORE', retry, from, to, 'WITHSCORES', 'LIMIT', at, size)
     for i = 1, #page, 2 do
-      if below(read, page[i]) then
+      if next_read and below(next_read[1], page[i]) then
         ahead = ahead or page[i + 1]
       elseif #found < 2 * most then
         found[#found + 1] = page[i]

@@ -40,7 +40,7 @@ func (a *app) check(ctx context.Context, client *tier.Client, scope string) erro
 		a.note("scope %s: everything holds", scope)
 		return nil
 	}
-	findings := stream.Findings(err)
+	findings := tier.Findings(err)
 	if len(findings) == 0 {
 		return err
 	}
@@ -60,7 +60,7 @@ func (a *app) mustExist(ctx context.Context, client *tier.Client, scope string) 
 	return err
 }
 
-func (a *app) printFinding(f *stream.Finding) error {
+func (a *app) printFinding(f *tier.Finding) error {
 	if !a.json() {
 		return a.print(show.Printable(f.Error()) + "\n")
 	}

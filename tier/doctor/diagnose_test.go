@@ -252,7 +252,7 @@ func TestWords(t *testing.T) {
 		{"no fsync", func(f *doctor.Facts) { f.Nodes[0].Config["appendfsync"] = "no" }, "", "CONFIG SET appendfsync everysec, " + kept},
 		{"the same fault of the registry", func(f *doctor.Facts) { // as Check and the registry have it
 			f.Registry.Holders["7"] = "other"
-			f.Scopes = []doctor.Scope{{Name: "shop", Known: true, Broken: []stream.Finding{{Key: tier.NodesKey, Broken: "has number 7"}}}}
+			f.Scopes = []doctor.Scope{{Name: "shop", Known: true, Broken: []tier.Finding{{Key: tier.NodesKey, Broken: "has number 7"}}}}
 		}, `number 7 belongs to "other"`, "restore"},
 	}
 	for _, tt := range tests {

@@ -171,7 +171,7 @@ func (e *examination) scope(ctx context.Context, name string) error {
 	where := "scope " + name
 	s := Scope{Name: name, Known: true}
 	err := stream.Check(ctx, e.client, name)
-	for _, f := range stream.Findings(err) {
+	for _, f := range tier.Findings(err) {
 		s.Broken, err = append(s.Broken, *f), nil
 	}
 	if err := e.tolerate(ctx, "what must hold", where, err); err != nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
 
@@ -41,7 +42,7 @@ type Registry struct {
 type Scope struct {
 	Name    string
 	Known   bool // its hash exists
-	Broken  []stream.Finding
+	Broken  []tier.Finding
 	Streams []Stream
 }
 

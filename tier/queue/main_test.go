@@ -39,8 +39,17 @@ type fixture struct {
 	raw     func() rueidis.Client // past package tier
 }
 
-func setUp(t testing.TB, s *tiertest.Server) *fixture {
-	f := &fixture{t: t, ctx: testContext(t), server: s, client: tiertest.Dial(t, s)}
+func setUp(t testing.TB, s *tiertest.Server) *fixture { return setUpThrough(t, s, s) }
+
+// setUpProxied is setUp with a proxy between the client and the server. What the fixture does past package tier goes to
+// the server directly.
+func setUpProxied(t testing.TB, s *tiertest.Server) (*fixture, *tiertest.Proxy) {
+	p := tiertest.NewProxy(t, s)
+	return setUpThrough(t, s, p), p
+}
+
+func setUpThrough(t testing.TB, s *tiertest.Server, via interface{ URL() string }) *fixture {
+	f := &fixture{t: t, ctx: testContext(t), server: s, client: tiertest.Dial(t, via)}
 	f.raw = sync.OnceValue(func() rueidis.Client {
 		c, err := tiertest.Raw(s)
 		require.NoError(t, err)

@@ -11,18 +11,20 @@ var luaFiles embed.FS
 
 // The transitions. Each is one file; its header says what it does.
 var (
-	enqueueScript  = load("enqueue")
-	claimScript    = load("claim")
-	settleScript   = load("settle")
-	commitScript   = load("commit")
-	promoteScript  = load("promote")
-	takeoverScript = load("takeover")
-	renewScript    = load("renew")
-	releaseScript  = load("release")
-	syncScript     = load("sync")
-	leaveScript    = load("leave")
-	retireScript   = load("retire")
-	countsScript   = load("counts")
+	enqueueScript   = load("enqueue")
+	claimScript     = load("claim")
+	settleScript    = load("settle")
+	commitScript    = load("commit")
+	promoteScript   = load("promote")
+	takeoverScript  = load("takeover")
+	renewScript     = load("renew")
+	releaseScript   = load("release")
+	syncScript      = load("sync")
+	leaveScript     = load("leave")
+	retireScript    = load("retire")
+	countsScript    = load("counts")
+	auditJobsScript = load("audit_jobs")
+	auditLaneScript = load("audit_lane")
 )
 
 func load(name string) *tier.Script {

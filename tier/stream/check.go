@@ -13,17 +13,9 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// Finding is one broken invariant.
-type Finding struct {
-	Key    string
-	Broken string // what does not hold
-}
-
-func (f *Finding) Error() string { return f.Key + ": " + f.Broken }
-
 // Check audits a scope: that its number, its brands and its partitions say the same wherever they stand, that keys hold their
 // types, that indexes of keyed streams have each version once, that groups and their members are recorded, and that cursors
-// stand where they can. The error joins a *Finding for each broken invariant, or is that of the server. Nothing is changed. One hash at a time is in memory, about 300 bytes for each field.
+// stand where they can. The error joins a *tier.Finding for each broken invariant, or is that of the server. Nothing is changed. One hash at a time is in memory, about 300 bytes for each field.
 func Check(ctx context.Context, client *tier.Client, scope string) error {
 	if err := tier.CheckName("scope", scope); err != nil {
 		return err
@@ -42,24 +34,9 @@ func Check(ctx context.Context, client *tier.Client, scope string) error {
 	c.brands()
 	c.retentions()
 	if c.more > 0 {
-		c.findings = append(c.findings, &Finding{Key: tier.ScopeKey(scope), Broken: fmt.Sprintf("and %d findings more", c.more)})
+		c.findings = append(c.findings, &tier.Finding{Key: tier.ScopeKey(scope), Broken: fmt.Sprintf("and %d findings more", c.more)})
 	}
 	return errors.Join(c.findings...)
-}
-
-// Findings takes an error of Check apart; there are none when it is another error.
-func Findings(err error) (all []*Finding) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			all = append(all, Findings(e)...)
-		}
-		return all
-	}
-	var f *Finding
-	if errors.As(err, &f) {
-		all = append(all, f)
-	}
-	return all
 }
 
 type check struct {
@@ -85,7 +62,7 @@ func (c *check) broken(key, format string, args ...any) {
 		c.more++
 		return
 	}
-	c.findings = append(c.findings, &Finding{Key: key, Broken: fmt.Sprintf(format, args...)})
+	c.findings = append(c.findings, &tier.Finding{Key: key, Broken: fmt.Sprintf(format, args...)})
 }
 
 // numbers compares the scope's node number with the registry, both ways.

@@ -27,7 +27,7 @@ func findings(t testing.TB, err error) map[string]string {
 			maps.Copy(found, findings(t, err))
 			continue
 		}
-		var f *stream.Finding
+		var f *tier.Finding
 		require.True(t, errors.As(err, &f), "%v", err)
 		found[f.Key] += f.Broken
 	}

@@ -152,7 +152,7 @@ func (f *fixture) text(cmd string, args ...string) string {
 func (f *fixture) length() string { return f.text("XLEN", f.log()) }
 
 // load makes the server know a script.
-func (f *fixture) load(s source) { f.do("SCRIPT", "LOAD", s.text) }
+func (f *fixture) load(s source) { f.do("SCRIPT", "LOAD", s.Text) }
 
 // fill makes a private server a full one, or ends that.
 func (f *fixture) fill(full bool) {
@@ -165,7 +165,7 @@ func (f *fixture) fill(full bool) {
 
 func script(t testing.TB, name string) *tier.Script {
 	t.Helper()
-	return tier.NewScript(name, sources(t)[name].text)
+	return tier.NewScript(name, sources(t)[name].Text)
 }
 
 // all reads the whole stream.

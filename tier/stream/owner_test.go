@@ -229,7 +229,7 @@ func (f *fixture) committer(mode, name string) func(outputs []tier.Output) error
 }
 
 func sourceSHA(t testing.TB, name string) string {
-	sum := sha1.Sum([]byte(sources(t)[name].text))
+	sum := sha1.Sum([]byte(sources(t)[name].Text))
 	return hex.EncodeToString(sum[:])
 }
 

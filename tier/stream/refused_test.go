@@ -21,7 +21,7 @@ var (
 // commandsOf are those that a script runs, as the access list has them.
 func commandsOf(s source) map[string]bool {
 	all := map[string]bool{}
-	for _, m := range called.FindAllStringSubmatch(s.code, -1) {
+	for _, m := range called.FindAllStringSubmatch(s.Code, -1) {
 		name := m[1]
 		if parent[name] {
 			name += "|" + m[2]

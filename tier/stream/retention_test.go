@@ -103,7 +103,7 @@ func TestRetentionOfANewerVersion(t *testing.T) {
 	require.Len(t, list, 2)
 	require.ErrorIs(t, list[1].Err, stream.ErrRetention)
 	require.ErrorContains(t, list[1].Err, "upgrade it")
-	findings := stream.Findings(stream.Check(f.ctx, f.client, f.addr().Scope))
+	findings := tier.Findings(stream.Check(f.ctx, f.client, f.addr().Scope))
 	require.Len(t, findings, 2)
 	for _, finding := range findings {
 		require.Contains(t, finding.Broken, "retention")

@@ -1,8 +1,6 @@
 package stream_test
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -703,7 +701,7 @@ func TestTransitionsWhenFull(t *testing.T) {
 				f.fill(true)
 				answer, err := do()
 				f.fill(false)
-				require.Equal(t, row.oom, tier.NewScript(src.name, src.text).AllowsOOM())
+				require.Equal(t, row.oom, tier.NewScript(src.Name, src.Text).AllowsOOM())
 				if row.oom {
 					require.NoError(t, err)
 					require.Equal(t, row.answer, answer)
@@ -740,8 +738,8 @@ func TestTransitionsPassWhatHeadersSay(t *testing.T) {
 		require.NoError(t, err)
 		keys, args := sent[3:3+n], sent[3+n:]
 
-		params := src.params("KEYS")
-		if params[len(params)-1].rest {
+		params := src.Params("KEYS")
+		if params[len(params)-1].Rest {
 			params = params[:len(params)-1]
 			require.GreaterOrEqual(t, len(keys), len(params))
 		} else {
@@ -749,12 +747,12 @@ func TestTransitionsPassWhatHeadersSay(t *testing.T) {
 		}
 		for i, p := range params {
 			typ := strings.ToUpper(f.text("TYPE", keys[i]))
-			if typ != "NONE" && !p.unlooked() {
-				require.True(t, strings.HasPrefix(p.text, typ), "KEYS[%d] %s holds a %s: %s", p.index, keys[i], typ, p.text)
+			if typ != "NONE" && !p.Unlooked() {
+				require.True(t, strings.HasPrefix(p.Text, typ), "KEYS[%d] %s holds a %s: %s", p.Index, keys[i], typ, p.Text)
 			}
 		}
-		params = src.params("ARGV")
-		if len(params) > 0 && params[len(params)-1].rest {
+		params = src.Params("ARGV")
+		if len(params) > 0 && params[len(params)-1].Rest {
 			require.GreaterOrEqual(t, len(args), len(params)-1)
 			return
 		}
@@ -762,13 +760,6 @@ func TestTransitionsPassWhatHeadersSay(t *testing.T) {
 	})
 }
 
-// runs matches the call of a script.
-func runs(src source) func(cmd []string) bool {
-	sum := sha1.Sum([]byte(src.text))
-	sha := hex.EncodeToString(sum[:])
-	return func(cmd []string) bool {
-		return cmd[0] == "EVALSHA" && cmd[1] == sha || cmd[0] == "EVAL" && cmd[1] == src.text
-	}
-}
+func runs(src source) func(cmd []string) bool { return src.Runs() }
 
 var kinds = []tiertest.Kind{tiertest.Valkey, tiertest.ValkeyCluster, tiertest.Redis, tiertest.RedisCluster}

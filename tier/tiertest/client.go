@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/queue"
 	"github.com/echomq/pipeline/tier/stream"
 )
 
@@ -48,6 +49,9 @@ func AuditedScope(t testing.TB, s interface{ URL() string }) string {
 		for _, one := range append(scopes, scope) {
 			if err := stream.Check(ctx, c, one); err != nil {
 				t.Errorf("audit of scope %s: %v", one, err)
+			}
+			if err := queue.Check(ctx, c, one); err != nil {
+				t.Errorf("audit of queue %s: %v", one, err)
 			}
 		}
 		single, ok := s.(*Server)

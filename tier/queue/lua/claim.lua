@@ -51,6 +51,12 @@ for k = 1, #order, 2 do
   end
 end
 local left, looks = want, {}
+-- Asked first, since a right that is lacking must not show halfway.
+for _, cmd in ipairs({{'ZADD', leased, '0', 'm'}, {'ZREM', ring, 'm'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
 local function take(lane, n)
   local log = KEYS[lane.i]
   local got = call('XREADGROUP', 'GROUP', 'w', member, 'COUNT', n, 'STREAMS', log, '>')

@@ -27,6 +27,13 @@ for i = 3, #ARGV, args do
   local log = KEYS[9 + ARGV[i]]
   call('XLEN', log)
 end
+-- Asked first, since a right that is lacking must not show halfway.
+for _, cmd in ipairs({{'HSET', bodies, 'f', ''}, {'HDEL', jobs, 'f'}, {'SET', dead, ''}, {'ZADD', due, '0', 'm'}, {'XDEL', ring, '0-1'}, {'DEL', ring},
+  {'ZREM', leased, 'm'}, {'XPENDING', ring, 'w'}, {'LLEN', wake}, {'HLEN', workers}, {'RPUSH', wake, '1'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
 -- vacate begin: what a lane that jobs have left is after that: gone, or with room below its ceiling.
 local function vacate(log, name)
   local waiting = call('XLEN', log)
@@ -42,13 +49,12 @@ local function vacate(log, name)
   end
 end
 -- vacate end
--- body begin: what a job holds outside a lane: [message, options, unique key, parent, why it failed last].
+-- What a job holds outside a lane: [message, options, unique key, parent, why it failed last].
 local function body(entry, reason)
   local held = {m = '', o = '', u = '', p = ''}
   for k = 1, #entry[2], 2 do held[entry[2][k]] = entry[2][k + 1] end
   return cmsgpack.pack({held.m, held.o, held.u, held.p, reason})
 end
--- body end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local first_due, ended = call('ZRANGE', due, 0, 0, 'WITHSCORES')[2], 0

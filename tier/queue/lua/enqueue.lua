@@ -41,6 +41,15 @@ end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 
+if number == 1 then -- asked once a producer: a right that is lacking must not show after the first write
+  local log = KEYS[9]
+  for _, cmd in ipairs({{'XGROUP', 'CREATE', log, 'w', '0'}, {'XADD', log, '*', 'j', ''}, {'HSET', jobs, 'f', ''}, {'ZADD', due, '0', 'm'}, {'HLEN', workers}, {'LLEN', wake},
+    {'RPUSH', wake, '1'}, {'SET', calls, ''}}) do
+    if not redis.acl_check_cmd(unpack(cmd)) then
+      return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+    end
+  end
+end
 local seen, outcomes, rows, bells, filled = {}, {}, {}, 0, {}
 for k, id in ipairs(ids) do
   local i = first_job + (k - 1) * args

@@ -20,6 +20,13 @@ local call = redis.call
 if call('HGET', queue, 'paused') then return {0, 0, {}, -1} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- Asked first, since a right that is lacking must not show halfway.
+for _, cmd in ipairs({{'XGROUP', 'CREATE', ring, 'w', '0'}, {'XADD', ring, '*', 'j', ''}, {'HSET', jobs, 'f', ''}, {'HDEL', bodies, 'f'}, {'ZREM', due, 'm'},
+  {'ZADD', ring, '0', 'm'}, {'EXISTS', ring}, {'HLEN', workers}, {'LLEN', wake}, {'RPUSH', wake, '1'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
 local declared = {}
 for i = 9, #KEYS do
   call('XLEN', KEYS[i])

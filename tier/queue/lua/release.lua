@@ -15,6 +15,12 @@ local call = redis.call
 
 if call('HGET', workers, member) ~= number then return -1 end
 for i = 3, #KEYS do call('XLEN', KEYS[i]) end
+-- Asked first, since a right that is lacking must not show halfway.
+for _, cmd in ipairs({{'ZADD', leased, '0', 'm'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
 local t = call('TIME')
 local look = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000) + delay)
 local held, at = 0, 5

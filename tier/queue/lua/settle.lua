@@ -18,6 +18,13 @@ local call = redis.call
 
 if call('HGET', workers, member) ~= number then return -1 end
 for i = 7, #KEYS do call('XLEN', KEYS[i]) end
+-- Asked first, since a right that is lacking must not show halfway.
+for _, cmd in ipairs({{'XDEL', ring, '0-1'}, {'HDEL', jobs, 'f'}, {'DEL', ring}, {'ZREM', leased, 'm'}, {'XPENDING', ring, 'w'}, {'ZADD', ring, '0', 'm'},
+  {'ZRANGE', ring, '0', '0'}, {'LLEN', wake}, {'HLEN', workers}, {'RPUSH', wake, '1'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
 -- vacate begin: what a lane that jobs have left is after that: gone, or with room below its ceiling.
 local function vacate(log, name)
   local waiting = call('XLEN', log)

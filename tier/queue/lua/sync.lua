@@ -15,6 +15,12 @@ local workers, queue, leased = KEYS[1], KEYS[2], KEYS[3]
 local member, lease, default, max = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local call = redis.call
 
+-- Asked first, since a right that is lacking must not show after a call without lanes.
+for _, cmd in ipairs({{'EXISTS', leased}, {'XPENDING', leased, 'w'}, {'XRANGE', leased, '-', '+'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
 local held, declared = {}, {}
 for i = 4, #KEYS do
   local log = KEYS[i]
@@ -25,6 +31,7 @@ for i = 4, #KEYS do
     end
   end
 end
+local t = call('TIME')
 local others = {}
 for _, name in ipairs(call('ZRANGE', leased, 0, -1)) do
   if not declared[name] then others[#others + 1] = name end
@@ -34,7 +41,6 @@ if not agreed then
   agreed = lease ~= '0' and lease or default
   call('HSET', queue, 'lease', agreed)
 end
-local t = call('TIME')
 local number = call('HGET', workers, member)
 if not number then
   number = string.format('%d%06d', t[1], t[2])

@@ -21,12 +21,19 @@
 --   number of the lane that is not through or 0, the last entry looked at in it, lanes that are due, ms until the first lane is or -1, suspects left}
 local workers, queue, ring, terms, leased = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local member, number, lease, want, suspects = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local page, most = tonumber(ARGV[6]), ARGV[7]
+local page, lanes = tonumber(ARGV[6]), ARGV[7]
 local call = redis.call
 
 if call('HGET', workers, member) ~= number then return {-1, {}, 0, '', {}, -1, 0} end
 if call('HGET', queue, 'paused') then return {0, {}, 0, '', {}, -1, 0} end
 for i = 6, #KEYS do call('XLEN', KEYS[i]) end
+-- Asked first, since a right that is lacking must not show halfway.
+for _, cmd in ipairs({{'XCLAIM', ring, 'w', member, '0', '0-1'}, {'ZREM', leased, 'm'}, {'ZADD', leased, '0', 'm'}, {'XINFO', 'CONSUMERS', ring, 'w'}, {'HEXISTS', workers, 'f'},
+  {'HINCRBY', workers, 'f', '1'}, {'XGROUP', 'DELCONSUMER', ring, 'w', 'c'}, {'ZRANGE', leased, '0', '0'}, {'ZRANGEBYSCORE', leased, '0', '0'}, {'XPENDING', ring, 'w'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 -- Looks at a page of a lane. Returns what is taken; where it stopped, or nil at the end; in how many ms to look again.
@@ -93,4 +100,4 @@ for loser in pairs(losers) do
   if call('HEXISTS', workers, loser) == 1 then call('HINCRBY', workers, loser, 1) end
 end
 local first = call('ZRANGE', leased, 0, 0, 'WITHSCORES')[2]
-return {1, out, stopped, last, call('ZRANGEBYSCORE', leased, '-inf', string.format('%.0f', now), 'LIMIT', 0, most), first and math.max(0, first - now) or -1, suspected}
+return {1, out, stopped, last, call('ZRANGEBYSCORE', leased, '-inf', string.format('%.0f', now), 'LIMIT', 0, lanes), first and math.max(0, first - now) or -1, suspected}

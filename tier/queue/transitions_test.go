@@ -1,0 +1,315 @@
+package queue_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/queue"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// transition is a script under test: how Go calls it, and what it leaves behind. It starts from a scene.
+type transition struct {
+	oom                   bool // runs on a full server
+	prepare               func(*scene)
+	call                  func(*scene) (string, error) // through Go; what Go answers, in words
+	before, after, answer string                       // states, and of call
+	again                 string                       // the answer when the first reply was lost and the caller repeats it; empty: the same
+}
+
+// scene is a queue with four jobs, of which the member "me" was given the first of each lane; the last one is scheduled.
+type scene struct {
+	*fixture
+	me, other *queue.Member
+	mine      []tier.Leased
+	ids       []codec.ID
+}
+
+const sceneStart = "me:1 me:1 ready scheduled members 2"
+
+func newScene(f *fixture) *scene {
+	s := &scene{fixture: f, ids: f.enqueue("x", "y", "x")}
+	id, err := f.jobs.Enqueue(f.ctx, queue.Job{Lane: "x", Delay: time.Hour})
+	require.NoError(f.t, err)
+	s.ids = append(s.ids, id)
+	s.me, s.other = f.join(f.workers), f.join(f.workers)
+	s.mine = f.read(s.me, 2)
+	return s
+}
+
+// state is what the server holds, without what differs from run to run.
+func (s *scene) state() string {
+	names := map[string]string{s.me.Name(): "me", s.other.Name(): "other"}
+	var words []string
+	for _, id := range s.ids {
+		info, err := s.jobs.Get(s.ctx, id)
+		switch {
+		case err != nil:
+			require.ErrorIs(s.t, err, queue.ErrNoJob)
+			words = append(words, "done")
+		case info.State == queue.Active:
+			word := fmt.Sprintf("%s:%d", names[info.Worker], info.Attempts)
+			if info.Idle >= lease {
+				word += ":idle"
+			}
+			words = append(words, word)
+		default:
+			words = append(words, string(info.State))
+		}
+	}
+	members, err := strconv.Atoi(s.text("HLEN", s.queue.WorkersKey()))
+	require.NoError(s.t, err)
+	return strings.Join(words, " ") + fmt.Sprintf(" members %d", members/2)
+}
+
+// transitions has a row for each script.
+var transitions = map[string]transition{
+	"enqueue": {prepare: func(s *scene) {
+		s.jobs = s.newClient(queue.Config{})
+		s.ids = append(s.ids, s.minted())
+	}, call: func(s *scene) (string, error) {
+		receipts, err := s.jobs.EnqueueMany(s.ctx, []queue.Job{{ID: s.ids[4]}, {ID: s.ids[0]}})
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(receipts[0].Err, receipts[1].Err), nil
+	}, before: "me:1 me:1 ready scheduled done members 2", after: "me:1 me:1 ready scheduled ready members 2", answer: "<nil> " + queue.ErrDuplicate.Error()},
+	"claim": {oom: true, prepare: func(s *scene) { // it knows the lanes
+		s.commit(s.other, again(s.read(s.other, 1)[0], 0))
+		_, err := s.other.Due(s.ctx, 10)
+		require.NoError(s.t, err)
+	}, call: func(s *scene) (string, error) {
+		leased, err := s.other.Read(s.ctx, 10, 0)
+		return fmt.Sprint(len(leased)), err
+	}, after: "me:1 me:1 other:2 scheduled members 2", answer: "1", again: "0"},
+	"settle": {oom: true, call: func(s *scene) (string, error) {
+		n, err := s.me.Settle(s.ctx, entriesOf(s.mine))
+		return fmt.Sprint(n), err
+	}, after: "done done ready scheduled members 2", answer: "2", again: "0"},
+	"commit": {call: func(s *scene) (string, error) {
+		return "", s.me.Commit(s.ctx, []tier.Ending{again(s.mine[0], time.Hour), dead(s.mine[1], "no")})
+	}, after: "retry dead ready scheduled members 2"},
+	"promote": {prepare: func(s *scene) {
+		s.commit(s.me, again(s.mine[0], 0))
+		s.commit(s.me, again(s.mine[1], time.Hour))
+	}, call: func(s *scene) (string, error) {
+		_, err := s.me.Due(s.ctx, 10)
+		return "", err
+	}, before: "retry retry ready scheduled members 2", after: "ready retry ready scheduled members 2"},
+	"takeover": {oom: true, prepare: func(s *scene) {
+		s.age("x")
+		s.age("y")
+		_, err := s.other.TakeOver(s.ctx, 10, 0) // it knows what is due
+		require.NoError(s.t, err)
+	}, call: func(s *scene) (string, error) {
+		n := 0
+		for {
+			taken, err := s.other.TakeOver(s.ctx, 10, 0)
+			if n += len(taken.Leased); err != nil || taken.Done {
+				return fmt.Sprint(n), err
+			}
+		}
+	}, before: "me:1:idle me:1:idle ready scheduled members 2", after: "other:2 other:2 ready scheduled members 2", answer: "2", again: "0"},
+	"renew": {oom: true, prepare: func(s *scene) { s.age("x"); s.age("y") }, call: func(s *scene) (string, error) {
+		gone, err := s.me.Renew(s.ctx, entriesOf(s.mine))
+		return fmt.Sprint(len(gone)), err
+	}, before: "me:1:idle me:1:idle ready scheduled members 2", after: sceneStart, answer: "0"},
+	"release": {oom: true, call: func(s *scene) (string, error) {
+		return "", s.me.Release(s.ctx, []tier.Returned{{Held: tier.Held{Entry: s.mine[0].Entry}}}, 0)
+	}, after: "me:0:idle me:1 ready scheduled members 2"},
+	"sync": {
+		oom: true, prepare: func(s *scene) { s.do("HDEL", s.queue.WorkersKey(), s.me.Name(), tier.BeatField(s.me.Name())) },
+		call: func(s *scene) (string, error) {
+			held, err := s.me.Sync(s.ctx)
+			return fmt.Sprint(len(held)), err
+		}, before: "me:1 me:1 ready scheduled members 1", after: sceneStart, answer: "2",
+	},
+	"leave": {oom: true, call: func(s *scene) (string, error) { return "", s.other.Leave(s.ctx) }, after: "me:1 me:1 ready scheduled members 1"},
+	"retire": {
+		oom: true, prepare: func(s *scene) { s.do("HSET", s.queue.WorkersKey(), tier.BeatField(s.other.Name()), "1000") },
+		call: func(s *scene) (string, error) { return "", s.me.Retire(s.ctx) }, after: "me:1 me:1 ready scheduled members 1",
+	},
+	"counts": {oom: true, call: func(s *scene) (string, error) {
+		counts, err := s.jobs.Counts(s.ctx)
+		return fmt.Sprint(counts), err
+	}, after: sceneStart, answer: "{1 2 1 0}"},
+	"audit_jobs": {oom: true, call: audited, after: sceneStart},
+	"audit_lane": {oom: true, call: audited, after: sceneStart},
+}
+
+func audited(s *scene) (string, error) { return "", queue.Check(s.ctx, s.client, string(s.queue)) }
+
+// minted is an id of the test's own.
+func (f *fixture) minted() codec.ID {
+	f.t.Helper()
+	lease, err := f.client.LeaseNode(f.ctx)
+	require.NoError(f.t, err)
+	id, err := lease.Mint().Next(queue.Brand)
+	require.NoError(f.t, err)
+	require.NoError(f.t, lease.Release(f.ctx))
+	return id
+}
+
+func (row transition) begin(f *fixture) *scene {
+	s := newScene(f)
+	if row.prepare != nil {
+		row.prepare(s)
+	}
+	if row.before == "" {
+		row.before = sceneStart
+	}
+	require.Equal(f.t, row.before, s.state())
+	return s
+}
+
+// TestTransitions (B144) calls each script through Go, on every server, a cluster too: what it answers and what it leaves
+// behind. A script without a row fails.
+func TestTransitions(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		eachTransition(t, func(t *testing.T, _ tiertest.Source, row transition) {
+			sc := row.begin(setUp(t, s))
+			answer, err := row.call(sc)
+			require.NoError(t, err)
+			require.Equal(t, row.answer, answer)
+			require.Equal(t, row.after, sc.state())
+		})
+	})
+}
+
+func eachTransition(t *testing.T, f func(t *testing.T, src tiertest.Source, row transition)) {
+	t.Helper()
+	all := sources(t)
+	for name, src := range all {
+		require.Contains(t, transitions, name, "the script has no row in transitions")
+		t.Run(name, func(t *testing.T) { f(t, src, transitions[name]) })
+	}
+	require.Len(t, transitions, len(all), "a row without a script")
+}
+
+// TestTransitionsThroughFaults (B74): a script whose reply is lost, or whose request is, and that the caller repeats
+// until it is answered, has had its effect once.
+func TestTransitionsThroughFaults(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			server := tiertest.Private(t, kind)
+			for fault, inject := range map[string]func(*tiertest.Proxy, int, func([]string) bool){
+				"reply lost": (*tiertest.Proxy).DropReplies, "request lost": (*tiertest.Proxy).DropRequests,
+			} {
+				t.Run(fault, func(t *testing.T) {
+					eachTransition(t, func(t *testing.T, src tiertest.Source, row transition) {
+						f, proxy := setUpProxied(t, server)
+						s := row.begin(f)
+						f.do("SCRIPT", "LOAD", src.Text)
+						inject(proxy, 1, src.Runs())
+						answer, err := row.call(s)
+						again := err != nil
+						if again {
+							require.True(t, tier.OutcomeUnknown(err), "%v", err)
+							answer, err = row.call(s)
+						}
+						require.NoError(t, err)
+						require.Equal(t, 1, proxy.Dropped())
+						want := row.answer
+						if row.again != "" && again && fault == "reply lost" {
+							want = row.again
+						}
+						require.Equal(t, want, answer)
+						require.Equal(t, row.after, s.state())
+					})
+				})
+			}
+		})
+	}
+}
+
+// TestTransitionsWhenFull: on a full server scripts that add nothing work, so that it can be drained; the others are
+// refused with no effect.
+func TestTransitionsWhenFull(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			server := tiertest.Private(t, kind)
+			eachTransition(t, func(t *testing.T, src tiertest.Source, row transition) {
+				s := row.begin(setUp(t, server))
+				before := s.state()
+				s.do("CONFIG", "SET", "maxmemory", "1")
+				answer, err := row.call(s)
+				s.do("CONFIG", "SET", "maxmemory", "0")
+				require.Equal(t, row.oom, tier.NewScript(src.Name, src.Text).AllowsOOM())
+				if row.oom {
+					require.NoError(t, err)
+					require.Equal(t, row.answer, answer)
+					require.Equal(t, row.after, s.state())
+					return
+				}
+				require.ErrorIs(t, err, tier.ErrStoreFull)
+				require.False(t, tier.OutcomeUnknown(err))
+				require.Equal(t, before, s.state())
+			})
+		})
+	}
+}
+
+var called = regexp.MustCompile(`call\('([A-Z]+)'(?:, '([A-Z]+)')?`)
+
+// commandsOf are those that a script runs, as the access list has them.
+func commandsOf(s tiertest.Source) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range called.FindAllStringSubmatch(s.Code, -1) {
+		name := m[1]
+		if name == "XGROUP" || name == "XINFO" {
+			name += "|" + m[2]
+		}
+		all[strings.ToLower(name)] = true
+	}
+	return all
+}
+
+// TestTransitionsRefusedWhole (B149): a script that runs into a missing right has changed nothing.
+func TestTransitionsRefusedWhole(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			server := tiertest.Private(t, kind)
+			eachTransition(t, func(t *testing.T, src tiertest.Source, row transition) {
+				var half []string // all at once: who changes a script sees what it has to ask for first
+				for _, command := range slices.Sorted(maps.Keys(commandsOf(src))) {
+					f := setUp(t, server)
+					u := tiertest.NewUser(t, []*tiertest.Server{server}, "~*", "+@all")
+					f.client = tiertest.Dial(t, addressed(u.At(server)))
+					f.jobs, f.workers = f.newClient(queue.Config{}), f.newWorkers(lease)
+					s := row.begin(f)
+					before := s.state()
+					u.Grant(t, []*tiertest.Server{server}, "-"+command)
+					_, err := row.call(s)
+					u.Grant(t, []*tiertest.Server{server}, "+@all")
+					if err != nil {
+						require.ErrorIs(t, err, tier.ErrPermission, command)
+						if left := s.state(); left != before {
+							half = append(half, command+": "+left)
+						}
+						_, err = row.call(s)
+						require.NoError(t, err)
+					}
+				}
+				require.Empty(t, half)
+			})
+		})
+	}
+}
+
+// addressed is a server by its URL.
+type addressed string
+
+func (a addressed) URL() string { return string(a) }

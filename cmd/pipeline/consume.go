@@ -84,7 +84,7 @@ dies changes who owns what. --count may be exceeded by what is being handled.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Var(name(&c.group, "group"), "group", "name of the group")
+	f.Var(name(&c.group, "group"), "group", "name of the group, or of the cursor with --exclusive")
 	f.Var(&value{text: c.start.text, kind: "new|head|ID|TIME", set: c.start.set}, "start", "where a new group begins: head is the oldest message, new what is appended from now on")
 	f.Var(number(&c.count, 1, math.MaxInt), "count", "stop after this many messages; a pack is handled to its end")
 	f.Var(duration(&c.wait), "wait", "stop when no message came for this long; exit code 4 if none came at all")
@@ -160,6 +160,9 @@ func (c *consume) run(ctx context.Context) error {
 			return err
 		}
 		c.partitioned = all[0] != c.addr
+		if err := c.foldsNothing(ctx, client); err != nil {
+			return err
+		}
 		if err := c.metrics.stream(ctx, client, c.addr); err != nil {
 			return err
 		}
@@ -180,6 +183,21 @@ func (c *consume) run(ctx context.Context) error {
 		c.app.note("%s handled by %s %s of %s in %s", show.Count(handled, "message"), c.kind(), c.group, c.addr, show.Duration(time.Since(begun)))
 		return err
 	})
+}
+
+// foldsNothing refuses the cursor of a projection.
+func (c *consume) foldsNothing(ctx context.Context, client *tier.Client) error {
+	if !c.exclusive || c.partitioned {
+		return nil
+	}
+	v, err := versionNamed(ctx, client, c.addr, c.group)
+	if v != nil {
+		return usagef("%s is the cursor of the projection %s, which would lack what is handled here: choose another name", c.group, v.Projection)
+	}
+	if tier.Classify(err) == tier.ErrPermission {
+		return nil // an owner need not see projections
+	}
+	return err
 }
 
 // kind is what the name is one of.

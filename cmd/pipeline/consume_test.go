@@ -139,7 +139,7 @@ func TestConsumeExclusive(t *testing.T) {
 	require.Equal(t, quoted(1, 500), got, "each once")
 	r := p.run("consume", addr, "--group", "g", "--wait", "100ms")
 	require.NotZero(t, r.code)
-	require.Contains(t, r.errOut, "cursor", "a group of that name")
+	require.Contains(t, r.errOut, "give --exclusive", "a group of that name")
 }
 
 func TestConsumeShares(t *testing.T) {

@@ -82,6 +82,13 @@ func cursorLag(c *stream.CursorInfo) string {
 // changeCursor is a change of a cursor, once it was confirmed.
 func (c *groupChange) changeCursor(ctx context.Context, client *tier.Client, verb string, was *stream.CursorInfo) error {
 	start := stream.Head()
+	if v, err := versionNamed(ctx, client, c.addr, was.Name); v != nil || err != nil {
+		if err == nil {
+			err = usagef("%s is version %d of the projection %s, whose state goes with it: 'pipeline projections %s %s --name %s --version %d'",
+				was.Name, v.Version, v.Projection, map[string]string{"move": "reset", "delete": "drop"}[verb], c.addr, v.Projection, v.Version)
+		}
+		return err
+	}
 	if verb == "move" {
 		var err error
 		if start, err = c.to.resolve(ctx, client, c.addr); err != nil {

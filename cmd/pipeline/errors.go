@@ -89,6 +89,7 @@ var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|codec|embedded|consu
 
 // flags are what the words of the packages below are called here.
 var flags = strings.NewReplacer("write with Exclusive", "give --exclusive", "write without Exclusive", "leave --exclusive out",
+	"choose another name, or delete the cursor first", "choose another name, give --exclusive, or delete the cursor ('pipeline group delete') first",
 	"write with Keyed", "give --keyed", "write without Keyed", "leave --keyed out")
 
 // oneLine is an error without line ends and in the words of the program: the names of

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
 	"github.com/echomq/pipeline/consumer/projection"
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
 )
 
 func projectionsCommand(a *app) *cobra.Command {
@@ -77,6 +80,21 @@ func (a *app) projections(ctx context.Context, client *tier.Client, addr tier.Ad
 	return nil
 }
 
+// versionNamed is the version of a projection whose cursor has the name; nil: none is. Whoever else moves that cursor, or handles
+// what it is to fold, leaves a state that lacks messages, or has them twice.
+func versionNamed(ctx context.Context, client *tier.Client, addr tier.Address, cursor string) (*projection.Info, error) {
+	list, err := projection.List(ctx, client, addr.String())
+	if errors.Is(err, stream.ErrNoStream) || errors.Is(err, stream.ErrStreamRemoved) {
+		return nil, nil
+	}
+	for i := range list {
+		if list[i].Name == cursor && list[i].Version > 0 {
+			return &list[i], nil
+		}
+	}
+	return nil, err
+}
+
 // projectionJSON is a version of a projection, or a cursor: version 0.
 type projectionJSON struct {
 	Stream     string  `json:"stream"`
@@ -114,6 +132,6 @@ func (p *projectionJSON) cells() []string {
 	}
 	return []string{
 		p.Projection, or(p.Version > 0, show.Number(int64(p.Version))), or(p.Live, "yes"), lag, show.Number(p.Parked), show.Number(p.Dead),
-		or(p.Owner != "", p.Owner), show.Number(int64(p.Epoch)), show.Number(int64(p.Crashes)), or(p.Checkpoint != "", p.Checkpoint),
+		or(p.Owner != "", p.Owner), strconv.FormatUint(p.Epoch, 10), strconv.Itoa(p.Crashes), or(p.Checkpoint != "", p.Checkpoint),
 	}
 }

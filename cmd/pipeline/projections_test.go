@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,16 @@ func TestProjections(t *testing.T) {
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.errOut, "switch to another one first")
 	require.Equal(t, true, object(t, p.ok(of("switch", "2", "--dry-run")...))["dry_run"])
+	require.Equal(t, lines, p.ok("projections", "shop/orders").lines(), "nothing was changed")
+	for command, want := range map[string]string{
+		"group reset shop/orders --group counts.2 --to head --yes":      "'pipeline projections reset shop/orders --name counts --version 2'",
+		"group delete shop/orders --group counts.2 --yes":               "'pipeline projections drop shop/orders --name counts --version 2'",
+		"consume shop/orders --group counts.2 --exclusive --timeout 1s": "choose another name",
+	} {
+		r := p.run(strings.Fields(command)...)
+		require.Equal(t, 2, r.code, command)
+		require.Contains(t, r.errOut, want)
+	}
 	require.Equal(t, lines, p.ok("projections", "shop/orders").lines(), "nothing was changed")
 	p.ok(of("switch", "2", "--yes")...)
 	require.Contains(t, p.ok("projections", "shop/orders").lines()[1], `"version":2,"live":true`)

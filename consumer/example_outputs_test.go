@@ -33,22 +33,7 @@ func ExampleExclusive() {
 		}
 	}
 
-	cursor, err := stream.NewCursor(client, stream.CursorConfig{Address: "shop/payments", Name: "ledger", Start: stream.Head()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	handler := func(_ context.Context, d *consumer.Delivery) error {
-		cents, err := strconv.ParseInt(string(d.Data), 10, 64)
-		if err != nil {
-			return consumer.Permanent(err)
-		}
-		d.Emit(tier.HashIncrement("balances", d.Key, cents), tier.AppendTo("shop/receipts", codec.Message{Key: d.Key, Data: d.Data}))
-		if cents == 20 && d.Attempt == 1 {
-			return errors.New("the till is stuck")
-		}
-		return nil
-	}
-	c, err := consumer.New(consumer.Exclusive(cursor), handler, consumer.Config{Order: consumer.ByKey, Backoff: time.Millisecond})
+	c, err := ledger(client)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,21 +45,37 @@ func ExampleExclusive() {
 		log.Fatal(err)
 	}
 
-	balances := tier.StateKey("shop", "balances")
-	reply, err := client.Do(context.Background(), balances, client.B().Hget().Key(balances).Field("ann").Build())
+	balances, err := client.StateFields(context.Background(), "shop", "balances", "ann")
 	if err != nil {
 		log.Fatal(err)
 	}
-	total, err := reply.ToString()
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("ann has paid", total)
+	fmt.Println("ann has paid", balances[0].Value)
 	// Output:
 	// receipt for ann: 100
 	// receipt for ann: 20
 	// receipt for ann: 3
 	// ann has paid 123
+}
+
+// ledger adds payments up in the state balances, and writes a receipt for each. Any number of processes may run it: one at a time
+// handles messages, those of a customer in their order, and each payment counts once, whatever is handled again.
+func ledger(client *tier.Client) (*consumer.Consumer, error) {
+	cursor, err := stream.NewCursor(client, stream.CursorConfig{Address: "shop/payments", Name: "ledger", Start: stream.Head()})
+	if err != nil {
+		return nil, err
+	}
+	handler := func(_ context.Context, d *consumer.Delivery) error {
+		cents, err := strconv.ParseInt(string(d.Data), 10, 64)
+		if err != nil {
+			return consumer.Permanent(err) // to the dead letters; any other error is tried again
+		}
+		d.Emit(tier.HashIncrement("balances", d.Key, cents), tier.AppendTo("shop/receipts", codec.Message{Key: d.Key, Data: d.Data}))
+		if cents == 20 && d.Attempt == 1 {
+			return errors.New("the till is stuck") // what was emitted is dropped
+		}
+		return nil
+	}
+	return consumer.New(consumer.Exclusive(cursor), handler, consumer.Config{Order: consumer.ByKey, Backoff: time.Millisecond})
 }
 
 // printReceipts prints the first n receipts of the shop, as they come.

@@ -1,6 +1,8 @@
 package projection_test
 
 import (
+	"bytes"
+	"log/slog"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,9 +31,14 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	_, err = other.Join(t.Context(), "other")
 	require.NoError(t, err)
-	first := start(t, s.table(s.config(1)))
+	var logs bytes.Buffer // read once it has ended
+	cfg := s.config(1)
+	cfg.Logger = slog.New(slog.NewTextHandler(&logs, nil))
+	first := start(t, s.table(cfg))
 	s.settled(1)
 	require.NoError(t, first.stop())
+	require.Contains(t, logs.String(), `msg="projection is folded here" stream=`+s.addr.String()+" projection=tallies.1")
+	require.Contains(t, logs.String(), "projection stopped")
 	s.append(30, 12, 3, 1)
 	second := start(t, s.table(s.config(2)))
 	s.settled(2)

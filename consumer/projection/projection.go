@@ -150,7 +150,9 @@ func (p *Projection) Run(ctx context.Context) error {
 	err = r.loop(ctx)
 	endBeat()
 	beat.Wait()
-	return errors.Join(err, r.leave())
+	err = errors.Join(err, r.leave())
+	r.log.Info("projection stopped", slog.Any("err", err))
+	return err
 }
 
 // join takes part, and waits for a server that is not to be had just now; nil when ctx ends before.

@@ -92,7 +92,9 @@ func (r *run) step(ctx context.Context) error {
 	case !r.begun:
 		epoch, checkpoint := r.owner.Standing()
 		err := r.sink.begin(r.calls, epoch, checkpoint)
-		r.begun = err == nil
+		if r.begun = err == nil; r.begun {
+			r.log.Info("projection is folded here", slog.Uint64("epoch", epoch), slog.String("checkpoint", checkpoint.String()))
+		}
 		return err
 	case r.ending != nil:
 		return r.commit()
@@ -115,6 +117,9 @@ func (r *run) sync() error {
 }
 
 func (r *run) drop() {
+	if r.begun {
+		r.log.Info("projection is not folded here any more")
+	}
 	r.begun, r.entries, r.upTo, r.ending = false, nil, 0, nil
 }
 

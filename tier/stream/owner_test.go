@@ -494,3 +494,35 @@ func TestOwnerFindsParkedLost(t *testing.T) {
 		require.Equal(t, all[2:], taken.Lost)
 	})
 }
+
+// TestOwnerListsForLong: what is parked may be so much that it takes longer than a lease to list it, and than connections last:
+// the cursor stays with its owner, and the list goes on.
+func TestOwnerListsForLong(t *testing.T) {
+	t.Parallel()
+	eachAlone(t, func(t *testing.T, s *tiertest.Server) {
+		const n = 320
+		f, proxy := setUpProxied(t, s)
+		f.append(f.writer(stream.WriterConfig{}), n)
+		c := f.cursor("c", stream.Head(), stream.MinLease)
+		o := f.own(c)
+		var list []tier.Ending
+		for _, e := range entriesOf(f.owned(o, n)) {
+			list = append(list, tier.Ending{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}})
+		}
+		require.NoError(t, o.Commit(f.ctx, list))
+		proxy.Delay(stream.MinLease / 10) // two of these for each of ten pages
+		pages := 0
+		proxy.DropRequests(2, func(cmd []string) bool {
+			if cmd[0] == "HMGET" && strings.HasSuffix(cmd[1], ":open") {
+				pages++
+			}
+			return cmd[0] == "HMGET" && pages%4 == 3
+		})
+		parked, err := o.Parked(f.ctx)
+		require.NoError(t, err)
+		require.Len(t, parked, n)
+		proxy.Delay(0)
+		require.False(t, f.own(c).Owns())
+		require.Less(t, pages, n/32+3, "from the first page on only once")
+	})
+}

@@ -11,8 +11,12 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// parkedPage is how many parked entries one call brings: packs among them may be large.
-const parkedPage = 32
+const (
+	// parkedPage is how many parked entries one call brings: packs among them may be large.
+	parkedPage = 32
+	// parkedTries are those of a page: who lists many would else begin again with each connection that breaks.
+	parkedTries = 3
+)
 
 // takenUp is the least score in retry of an entry that the owner of a cursor has taken up, see due_owned.lua.
 const takenUp = 1 << 52
@@ -34,21 +38,22 @@ func dueAt(score int64) int64 {
 // from the log, and when they are due. It goes through them page by page, so one that is parked or taken up meanwhile may
 // be listed or not. What was trimmed is left out: Due tells of it.
 func (m *Member) Parked(ctx context.Context) ([]tier.Parked, error) {
-	return m.group.place.parked(ctx, m.group.cfg.Name, m.leased, nil)
+	return m.group.place.parked(ctx, m.group.cfg.Name, m.leased, nil, func(context.Context) error { return nil })
 }
 
 // Parked lists what the cursor has parked, as that of a member does; without what this owner has taken up. What it does not
-// know to be taken up, Due gives out again.
+// know to be taken up, Due gives out again. It stays the owner, however long that takes.
 func (o *Owner) Parked(ctx context.Context) ([]tier.Parked, error) {
 	return o.cursor.place.parked(ctx, o.cursor.cfg.Name, o.leased, func(e codec.EntryID) bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		_, taken := o.taken[e]
 		return taken
-	})
+	}, o.stay)
 }
 
-func (p *place) parked(ctx context.Context, name string, lease leasing, taken func(codec.EntryID) bool) (parked []tier.Parked, err error) {
+// parked reads what is parked; stay comes between two pages.
+func (p *place) parked(ctx context.Context, name string, lease leasing, taken func(codec.EntryID) bool, stay func(context.Context) error) (parked []tier.Parked, err error) {
 	now, err := p.client.Now(ctx, p.addr.LogKey())
 	if err != nil {
 		return nil, err
@@ -58,12 +63,16 @@ func (p *place) parked(ctx context.Context, name string, lease leasing, taken fu
 		if due, cursor, err = p.scanRetry(ctx, name, cursor); err != nil {
 			return nil, err
 		}
-		for len(due) > 0 {
+		for try := 1; len(due) > 0; try++ {
 			n := min(len(due), 2*parkedPage)
-			if parked, err = p.parkedOf(ctx, name, lease, taken, parked, due[:n], now.UnixMilli()); err != nil {
+			page, err := p.parkedOf(ctx, name, lease, taken, parked, due[:n], now.UnixMilli())
+			if err == nil {
+				parked, due, try = page, due[n:], 0
+				err = stay(ctx)
+			}
+			if err != nil && (try == parkedTries || !repeatable(err) || !tier.Pause(ctx, tier.CallDelay(try))) {
 				return nil, err
 			}
-			due = due[n:]
 		}
 	}
 	return parked, nil

@@ -117,6 +117,12 @@ func (q Queue) WakeKey() string { return q.key("wake") }
 // CallsKey holds what the last calls of a client were answered.
 func (q Queue) CallsKey(producer string) string { return q.key("pid:" + producer) }
 
+// SchedulesKey is the hash of schedules: what each was declared as.
+func (q Queue) SchedulesKey() string { return q.key("cron") }
+
+// OccurrencesKey is the sorted set of schedules: when each is due next.
+func (q Queue) OccurrencesKey() string { return q.key("cron:next") }
+
 // ResultKey is what a job came to, for as long as it is kept.
 func (q Queue) ResultKey(job string) string { return q.key("result:" + job) }
 

@@ -42,19 +42,21 @@ func addressKeys(a tier.Address) map[string]string {
 // queueKeys are the keys of a queue, one of each builder.
 func queueKeys(q tier.Queue) map[string]string {
 	return map[string]string{
-		"QueueKey":   q.QueueKey(),
-		"LaneKey":    q.LaneKey("l"),
-		"LanesKey":   q.LanesKey(),
-		"RingKey":    q.RingKey(),
-		"LeasedKey":  q.LeasedKey(),
-		"JobsKey":    q.JobsKey(),
-		"BodiesKey":  q.BodiesKey(),
-		"JobsDueKey": q.JobsDueKey(),
-		"BuriedKey":  q.BuriedKey(),
-		"WorkersKey": q.WorkersKey(),
-		"WakeKey":    q.WakeKey(),
-		"CallsKey":   q.CallsKey("p"),
-		"ResultKey":  q.ResultKey("j"),
+		"QueueKey":       q.QueueKey(),
+		"LaneKey":        q.LaneKey("l"),
+		"LanesKey":       q.LanesKey(),
+		"RingKey":        q.RingKey(),
+		"LeasedKey":      q.LeasedKey(),
+		"JobsKey":        q.JobsKey(),
+		"BodiesKey":      q.BodiesKey(),
+		"JobsDueKey":     q.JobsDueKey(),
+		"BuriedKey":      q.BuriedKey(),
+		"WorkersKey":     q.WorkersKey(),
+		"WakeKey":        q.WakeKey(),
+		"CallsKey":       q.CallsKey("p"),
+		"ResultKey":      q.ResultKey("j"),
+		"SchedulesKey":   q.SchedulesKey(),
+		"OccurrencesKey": q.OccurrencesKey(),
 	}
 }
 

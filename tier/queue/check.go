@@ -21,8 +21,8 @@ const (
 
 // Check audits a queue: that keys hold their types; that each job is in the one place that its row says, and nothing elsewhere
 // is of a job without a row; that what lanes hold are jobs, that active ones are leased by a worker and looked at, and that lanes
-// with ready ones have their turn; that workers have a number and a beat. The error joins a *tier.Finding for each broken invariant,
-// or is that of the server. Nothing is changed; the queue may be at work.
+// with ready ones have their turn; that workers have a number and a beat; that schedules can be read and are due some time. The
+// error joins a *tier.Finding for each broken invariant, or is that of the server. Nothing is changed; the queue may be at work.
 func Check(ctx context.Context, client *tier.Client, queue string) error {
 	if err := tier.CheckName("scope", queue); err != nil {
 		return err
@@ -32,7 +32,7 @@ func Check(ctx context.Context, client *tier.Client, queue string) error {
 	if err != nil || len(c.findings) > 0 {
 		return errors.Join(append(c.findings, err)...)
 	}
-	for _, audit := range []func(context.Context) error{c.rows, c.places, c.lanes, c.workers} {
+	for _, audit := range []func(context.Context) error{c.rows, c.places, c.lanes, c.workers, c.schedules} {
 		if err := audit(ctx); err != nil {
 			return err
 		}
@@ -63,6 +63,7 @@ func (c *check) types(ctx context.Context) error {
 	want := map[string]string{
 		q.QueueKey(): "hash", q.LanesKey(): "hash", q.JobsKey(): "hash", q.BodiesKey(): "hash", q.WorkersKey(): "hash",
 		q.RingKey(): "zset", q.LeasedKey(): "zset", q.JobsDueKey(): "zset", q.BuriedKey(): "zset", q.WakeKey(): "list",
+		q.SchedulesKey(): "hash", q.OccurrencesKey(): "zset",
 	}
 	for key, typ := range want {
 		m, err := c.client.Do(ctx, key, c.client.B().Type().Key(key).Build())

@@ -15,6 +15,8 @@ var (
 	ErrDuplicate = errors.New("queue: there is a job of this id")
 	// ErrNoJob says that there is no job of that id: it was done or removed, or there never was one.
 	ErrNoJob = errors.New("queue: no such job")
+	// ErrNoSchedule says that there is no schedule of that name.
+	ErrNoSchedule = errors.New("queue: no such schedule")
 )
 
 // KindError says that an id is not one of a job.
@@ -39,4 +41,14 @@ type LeaseDiffersError struct {
 
 func (e *LeaseDiffersError) Error() string {
 	return fmt.Sprintf("queue: %s has a lease of %s, not %s: leave it out", e.Queue, e.Have, e.Ask)
+}
+
+// ScheduleTakenError says that a name is that of a schedule of another set.
+type ScheduleTakenError struct{ Name, Set string }
+
+func (e *ScheduleTakenError) Error() string {
+	if e.Set == "" {
+		return fmt.Sprintf("queue: schedule %s was put by itself: remove it, or take another name", e.Name)
+	}
+	return fmt.Sprintf("queue: schedule %s belongs to the set %s: change it there, or take another name", e.Name, e.Set)
 }

@@ -25,6 +25,9 @@ var (
 	countsScript    = load("counts")
 	auditJobsScript = load("audit_jobs")
 	auditLaneScript = load("audit_lane")
+	schedulesScript = load("schedules")
+	declareScript   = load("declare")
+	fireScript      = load("fire")
 )
 
 func load(name string) *tier.Script {

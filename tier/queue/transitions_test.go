@@ -69,7 +69,18 @@ func (s *scene) state() string {
 	}
 	members, err := strconv.Atoi(s.text("HLEN", s.queue.WorkersKey()))
 	require.NoError(s.t, err)
-	return strings.Join(words, " ") + fmt.Sprintf(" members %d", members/2)
+	words = append(words, fmt.Sprintf("members %d", members/2))
+	for _, d := range s.declared(queue.NewSchedules(s.jobs)) {
+		switch {
+		case !d.Last.IsZero():
+			words = append(words, d.Name+" fired")
+		case d.Next.UnixMilli() == 1000:
+			words = append(words, d.Name+" due")
+		default:
+			words = append(words, d.Name)
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // transitions has a row for each script.
@@ -143,8 +154,30 @@ var transitions = map[string]transition{
 		counts, err := s.jobs.Counts(s.ctx)
 		return fmt.Sprint(counts), err
 	}, after: sceneStart, answer: "{1 2 1 0}"},
+	"schedules": {oom: true, prepare: declareReport, call: func(s *scene) (string, error) {
+		list, err := queue.NewSchedules(s.jobs).List(s.ctx)
+		return fmt.Sprint(len(list)), err
+	}, before: sceneStart + " report", after: sceneStart + " report", answer: "1"},
+	"declare": {call: func(s *scene) (string, error) {
+		return "", queue.NewSchedules(s.jobs).Declare(s.ctx, "app", nightly("report"))
+	}, after: sceneStart + " report"},
+	"fire": {prepare: func(s *scene) {
+		declareReport(s)
+		s.do("ZADD", s.queue.OccurrencesKey(), "1000", "report")
+	}, call: func(s *scene) (string, error) {
+		_, err := queue.NewSchedules(s.jobs).Fire(s.ctx)
+		if err != nil {
+			return "", err
+		}
+		counts, err := s.jobs.Counts(s.ctx)
+		return fmt.Sprint(counts.Scheduled), err
+	}, before: sceneStart + " report due", after: sceneStart + " report fired", answer: "2"}, // jobs, once
 	"audit_jobs": {oom: true, call: audited, after: sceneStart},
 	"audit_lane": {oom: true, call: audited, after: sceneStart},
+}
+
+func declareReport(s *scene) {
+	require.NoError(s.t, queue.NewSchedules(s.jobs).Declare(s.ctx, "app", nightly("report")))
 }
 
 func audited(s *scene) (string, error) { return "", queue.Check(s.ctx, s.client, string(s.queue)) }

@@ -114,7 +114,7 @@ func checkScriptHeaders(t *testing.T, all map[string]Source) {
 var (
 	localLine = regexp.MustCompile(`(?m)^local ([\w, ]+) = (.*(?:KEYS|ARGV)\[\d+\].*)$`)
 	input     = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
-	use       = regexp.MustCompile(`(KEYS|ARGV)(\[[^\]]*\])?`)
+	use       = regexp.MustCompile(`\b(KEYS|ARGV)(\[[^\]]*\])?`)
 )
 
 // checkScriptLocals: one local per input, named as in the header; else only the lists at the ends of KEYS and ARGV are

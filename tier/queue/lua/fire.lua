@@ -1,0 +1,44 @@
+#!lua
+-- Fires a schedule: its next occurrence moves on, and for each one that was due a job is made: absent -> scheduled, and due. A caller
+-- that has read another declaration or another occurrence than is there changes nothing: somebody was faster.
+-- KEYS[1] schedules    HASH
+-- KEYS[2] occurrences  ZSET
+-- KEYS[3] jobs         HASH
+-- KEYS[4] bodies       HASH
+-- KEYS[5] due          ZSET
+-- KEYS[6] workers      HASH  only looked at
+-- KEYS[7] wake         LIST
+-- ARGV[1] name         of the schedule
+-- ARGV[2] declaration  as the caller has read it
+-- ARGV[3] occurrence   ms, as the caller has read it; it is due
+-- ARGV[4] following    ms, or '' when there is none
+-- ARGV[5..]            for each job: id, its occurrence in ms, lane, message, options
+-- Replies 1 | 0 (somebody was faster)
+local schedules, occurrences, jobs, bodies, due, workers, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local name, declaration, occurrence, following = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local first, args = 5, 5
+local call = redis.call
+
+if call('HGET', schedules, name) ~= declaration then return 0 end
+local at = call('ZSCORE', occurrences, name)
+if not at or tonumber(at) ~= tonumber(occurrence) then return 0 end
+local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
+local bells = math.min(1, math.floor(call('HLEN', workers) / 2) - call('LLEN', wake))
+call('HLEN', jobs)
+call('HLEN', bodies)
+for _, cmd in ipairs({{'ZADD', due, '0', 'm'}, {'HSET', jobs, 'f', ''}, {'RPUSH', wake, '1'}}) do
+  if not redis.acl_check_cmd(unpack(cmd)) then -- a right that is lacking must not show after the first write
+    return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
+
+if following == '' then call('ZREM', occurrences, name) else call('ZADD', occurrences, following, name) end
+for i = first, #ARGV, args do
+  local id, ms, lane, message, options = unpack(ARGV, i, i + 4)
+  call('HSET', bodies, id, cmsgpack.pack({message, options, '', '', ''}))
+  call('ZADD', due, ms, id)
+  call('HSET', jobs, id, 's ' .. ms .. ' 0 ' .. lane)
+  call('HSET', schedules, name .. ':last', ms .. ' ' .. id)
+end
+if #ARGV >= first and bells > 0 and (not head or tonumber(head) > tonumber(occurrence)) then call('RPUSH', wake, '1') end
+return 1

@@ -526,3 +526,30 @@ func TestOwnerListsForLong(t *testing.T) {
 		require.Less(t, pages, n/32+3, "from the first page on only once")
 	})
 }
+
+// TestOwnerLateDue: a call that the server makes long after its caller has made another, takes up what nobody knows of: who
+// lists what is parked finds it, and it is given out again.
+func TestOwnerLateDue(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 1)
+		o := f.own(f.cursor("c", stream.Head(), time.Minute))
+		e := f.owned(o, 1)[0].Entry
+		_, err := o.Due(f.ctx, 1)
+		require.NoError(t, err)
+		require.NoError(t, o.Commit(f.ctx, []tier.Ending{{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		a, epoch := f.addr(), f.row("c", "epoch")
+		_, err = f.client.Run(f.ctx, tier.Call{
+			Script: script(t, "due_owned"), Keys: []string{a.LogKey(), a.CursorsKey(), a.RetryKey("c"), a.OpenKey("c")},
+			Args: []string{"c", o.Name(), epoch, "1", "0", e.String()},
+		})
+		require.NoError(t, err)
+		parked, err := o.Parked(f.ctx)
+		require.NoError(t, err)
+		require.Len(t, parked, 1)
+		taken, err := o.Due(f.ctx, 1)
+		require.NoError(t, err)
+		require.Equal(t, []codec.EntryID{e}, entriesOf(taken.Leased))
+	})
+}

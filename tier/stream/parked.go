@@ -48,6 +48,7 @@ func (o *Owner) Parked(ctx context.Context) ([]tier.Parked, error) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		_, taken := o.taken[e]
+		o.astray = o.astray || !taken
 		return taken
 	}, o.stay)
 }

@@ -90,6 +90,7 @@ var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|codec|embedded|consu
 // flags are what the words of the packages below are called here.
 var flags = strings.NewReplacer("write with Exclusive", "give --exclusive", "write without Exclusive", "leave --exclusive out",
 	"choose another name, or delete the cursor first", "choose another name, give --exclusive, or delete the cursor ('pipeline group delete') first",
+	"write to it with NewPartitionedWriter, read one of them as", "name one of them, as in",
 	"write with Keyed", "give --keyed", "write without Keyed", "leave --keyed out")
 
 // oneLine is an error without line ends and in the words of the program: the names of

@@ -33,52 +33,88 @@ that is not paused it changes nothing.`,
 	}, (*stream.Group).Resume, (*stream.Cursor).Resume)
 }
 
-// groupTurn is a command that can be taken back, and so asks nobody.
-func groupTurn(a *app, verb string, cmd *cobra.Command, turn func(*stream.Group, context.Context) error, turnCursor func(*stream.Cursor, context.Context) error) *cobra.Command {
-	var group string
+// turn is a change of a group, or a cursor, that can be taken back.
+type turn struct {
+	app    *app
+	verb   string
+	name   string
+	group  func(*stream.Group, context.Context) error
+	cursor func(*stream.Cursor, context.Context) error
+}
+
+// groupTurn is a command of a turn, which asks nobody.
+func groupTurn(a *app, verb string, cmd *cobra.Command, group func(*stream.Group, context.Context) error, cursor func(*stream.Cursor, context.Context) error) *cobra.Command {
+	t := &turn{app: a, verb: verb, group: group, cursor: cursor}
 	cmd.Use = verb + " ADDR --group NAME"
 	cmd.Args = arguments(1, 1, "the address of a stream, as in shop/orders")
-	cmd.Flags().Var(name(&group, "group"), "group", "name of the group")
+	cmd.Flags().Var(name(&t.name, "group"), "group", "name of the group, or of a cursor")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		addr, err := tier.ParseAddress(args[0])
 		if err != nil {
 			return err
 		}
-		if group == "" {
+		if t.name == "" {
 			return wantsGroup(addr)
 		}
-		return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
-			cursor, err := cursorNamed(ctx, client, addr, group)
-			if err != nil {
-				return err
-			}
-			if cursor != nil {
-				c, err := stream.NewCursor(client, stream.CursorConfig{Address: addr.String(), Name: group, Start: stream.Head()})
-				if err == nil {
-					err = turnCursor(c, ctx)
-				}
-				if err != nil {
-					return err
-				}
-				return a.printTurn(verb, "cursor", addr, &stream.GroupInfo{
-					Name: cursor.Name, Lag: cursor.Lag, LagExact: cursor.LagExact, Parked: cursor.Parked, Paused: cursor.Paused,
-				})
-			}
-			was, err := groupNamed(ctx, client, addr, group)
-			if err != nil {
-				return err
-			}
-			g, err := stream.NewGroup(client, stream.GroupConfig{Address: addr.String(), Name: group, Start: stream.Head()})
-			if err == nil {
-				err = turn(g, ctx)
-			}
-			if err != nil {
-				return err
-			}
-			return a.printTurn(verb, "group", addr, was)
-		})
+		return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error { return t.run(ctx, client, addr) })
 	}
 	return cmd
+}
+
+// run turns it in each partition that has it, or in the stream itself.
+func (t *turn) run(ctx context.Context, client *tier.Client, addr tier.Address) error {
+	all, err := addresses(ctx, client, addr)
+	if err != nil {
+		return err
+	}
+	var missing error
+	found := false
+	for _, one := range all {
+		err := t.one(ctx, client, one)
+		switch {
+		case err == nil:
+			found = true
+		case codeOf(err) == exitNotFound:
+			missing = err
+		default:
+			return err
+		}
+	}
+	if !found {
+		return missing
+	}
+	return nil
+}
+
+func (t *turn) one(ctx context.Context, client *tier.Client, addr tier.Address) error {
+	cursor, err := cursorNamed(ctx, client, addr, t.name)
+	if err != nil {
+		return err
+	}
+	if cursor != nil {
+		c, err := stream.NewCursor(client, stream.CursorConfig{Address: addr.String(), Name: t.name, Start: stream.Head()})
+		if err == nil {
+			err = t.cursor(c, ctx)
+		}
+		if err != nil {
+			return err
+		}
+		return t.app.printTurn(t.verb, "cursor", addr, &stream.GroupInfo{
+			Name: cursor.Name, Lag: cursor.Lag, LagExact: cursor.LagExact, Parked: cursor.Parked, Paused: cursor.Paused,
+		})
+	}
+	was, err := groupNamed(ctx, client, addr, t.name)
+	if err != nil {
+		return err
+	}
+	g, err := stream.NewGroup(client, stream.GroupConfig{Address: addr.String(), Name: t.name, Start: stream.Head()})
+	if err == nil {
+		err = t.group(g, ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return t.app.printTurn(t.verb, "group", addr, was)
 }
 
 func (a *app) printTurn(verb, kind string, addr tier.Address, was *stream.GroupInfo) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,7 @@ func (a *app) projections(ctx context.Context, client *tier.Client, addr tier.Ad
 	if err != nil {
 		return err
 	}
-	for _, one := range all {
+	for k, one := range all {
 		list, err := projection.List(ctx, client, one.String())
 		if err != nil {
 			return err
@@ -72,7 +73,10 @@ func (a *app) projections(ctx context.Context, client *tier.Client, addr tier.Ad
 		if len(list) == 0 {
 			a.note("%s has no projections, and no other cursors", one)
 		} else if !a.json() {
-			if err := a.print(show.Table(narrowed(rows, a.width(), 4))); err != nil {
+			if one != addr {
+				err = a.print(fmt.Sprintf("%s@%d\n", addr, k))
+			}
+			if err := errors.Join(err, a.print(show.Table(narrowed(rows, a.width(), 4)))); err != nil {
 				return err
 			}
 		}

@@ -105,6 +105,11 @@ func TestPartitionsAreShared(t *testing.T) {
 	require.Contains(t, p.ok("groups", "shop/orders").out, `{"partition":"shop/orders@3","kind":"cursor","group":"mailer","state":"active"`)
 	follower := p.start("tail", "shop/orders", "-n", "1", "--follow")
 	follower.line() // it is at work
+	require.Len(t, p.ok("group", "pause", "shop/orders", "--group", "mailer").lines(), 16)
+	require.Equal(t, 16, strings.Count(p.ok("groups", "shop/orders").out, `"state":"paused"`))
+	require.Equal(t, 16, strings.Count(p.ok("group", "resume", "shop/orders", "--group", "mailer").out, `"changed":true`))
+	require.Equal(t, 3, p.run("group", "pause", "shop/orders", "--group", "none").code)
+	require.Contains(t, p.run("dead", "ls", "shop/orders", "--group", "mailer").errOut, "name one of them, as in shop/orders@0")
 	require.NoError(t, first.cmd.Process.Signal(os.Interrupt))
 	first.wait()
 	produce(40)

@@ -102,6 +102,9 @@ func (q Queue) JobsKey() string { return q.key("ids") }
 // BodiesKey is the hash of what jobs hold that are in no lane.
 func (q Queue) BodiesKey() string { return q.key("body") }
 
+// UniqueKey is the hash of unique keys: which job has each.
+func (q Queue) UniqueKey() string { return q.key("unique") }
+
 // JobsDueKey is the sorted set of jobs that wait for their time.
 func (q Queue) JobsDueKey() string { return q.key("due") }
 

@@ -49,6 +49,7 @@ func queueKeys(q tier.Queue) map[string]string {
 		"LeasedKey":      q.LeasedKey(),
 		"JobsKey":        q.JobsKey(),
 		"BodiesKey":      q.BodiesKey(),
+		"UniqueKey":      q.UniqueKey(),
 		"JobsDueKey":     q.JobsDueKey(),
 		"BuriedKey":      q.BuriedKey(),
 		"WorkersKey":     q.WorkersKey(),

@@ -15,7 +15,19 @@ type Leased struct {
 	Crashes    int            // of an entry with Open: deliveries since it was parked that did not end
 	Open       []Open         // of Records, one for one, when others of the pack are done, or one has an attempt of its own; nil: all are at attempt Deliveries
 	Bytes      int            // of the fields and values of the whole entry
+	Terms      *Terms         // what its sender asks for; nil: nothing
 	Replay     bool           // it is older than the live part of the log; only exclusive sources know
+}
+
+// Terms are what the sender of a message asks of whoever handles it. What is 0 is left to the consumer.
+type Terms struct {
+	MaxAttempts int           // deliveries at most; below 0: without end
+	Backoff     time.Duration // the longest pause after the first failure, which doubles
+	MaxBackoff  time.Duration // up to this
+	Timeout     time.Duration // of one attempt
+	Deadline    time.Time     // from when on the work is of no use
+	Keep        time.Duration // what it came to
+	Tags        []string
 }
 
 // Parked is a message that is nobody's until it is due.

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -20,7 +21,7 @@ type Output struct {
 	Message codec.Message // of AppendTo
 }
 
-// OutputKind says what an output does. The values are those of commit.lua.
+// OutputKind says what an output does. The values are those of commit.lua; a result is of a job.
 type OutputKind string
 
 // The kinds of outputs.
@@ -32,6 +33,7 @@ const (
 	OutputSetAdd        OutputKind = "set_add"
 	OutputRemove        OutputKind = "remove"
 	OutputDelete        OutputKind = "delete"
+	OutputResult        OutputKind = "result"
 )
 
 // AppendTo appends a message to a stream of the same scope. The stream is declared if nobody has; its writers and this share it.
@@ -67,9 +69,15 @@ func Remove(state, member string) Output {
 // Delete deletes a state whole.
 func Delete(state string) Output { return Output{Kind: OutputDelete, Target: state} }
 
+// Outcome is what a job came to, which is kept for whoever waits for it, if the job says so. Messages of streams have none.
+func Outcome(value string) Output { return Output{Kind: OutputResult, Value: value} }
+
 // Key is the one that an output writes to, in the scope of the message that it belongs to. The error says why it cannot be
 // written.
 func (o *Output) Key(scope string) (string, error) {
+	if o.Kind == OutputResult {
+		return "", errors.New("tier: a message of a stream has no result: only a job has")
+	}
 	if o.Kind != OutputAppend {
 		if err := CheckName("state", o.Target); err != nil {
 			return "", err

@@ -63,8 +63,11 @@ func (c *Client) Close(ctx context.Context) error { return c.mint.release(ctx) }
 
 // Receipt is what became of a job that was to be enqueued.
 type Receipt struct {
+	// ID of the job; where another one has its unique key, of that one.
 	ID codec.ID
-	// Err is nil, ErrDuplicate, or why the job is none: then it was not sent.
+	// Existing says that another job has its unique key, which was kept, or which carries now what this one did.
+	Existing bool
+	// Err is nil, ErrDuplicate, *UniqueError, or why the job is none: then it was not sent.
 	Err error
 }
 
@@ -121,10 +124,17 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []Job) ([]Receipt, error)
 		if err != nil {
 			return receipts, err
 		}
-		for k, err := range outcomes {
-			receipts[places[k]].Err = err
+		var again []encoded
+		var where []int
+		for k, o := range outcomes {
+			if o.lane != "" {
+				list[k].also = o.lane
+				again, where = append(again, list[k]), append(where, places[k])
+			} else if o.what != "" {
+				o.receipt(&receipts[places[k]], &list[k])
+			}
 		}
-		list, places = list[n:], places[n:]
+		list, places = append(again, list[n:]...), append(where, places[n:]...)
 	}
 	return receipts, nil
 }

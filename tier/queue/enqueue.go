@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -48,7 +49,7 @@ type batch struct {
 	unknown bool // a sending ended without a reply
 
 	// Set before done is closed.
-	outcomes map[int]error
+	outcomes map[int]outcome
 	err      error
 }
 
@@ -57,7 +58,7 @@ func (b *batch) fits(jobs []encoded, bytes int) bool {
 }
 
 // send enqueues jobs in one call, together with those of others who wait, and tells for each what became of it.
-func (c *Client) send(ctx context.Context, jobs []encoded) ([]error, error) {
+func (c *Client) send(ctx context.Context, jobs []encoded) ([]outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, c.notSent(err)
 	}
@@ -65,7 +66,7 @@ func (c *Client) send(ctx context.Context, jobs []encoded) ([]error, error) {
 	if err := c.wait(ctx, b); err != nil {
 		return nil, err
 	}
-	outcomes := make([]error, len(jobs))
+	outcomes := make([]outcome, len(jobs))
 	for i := range outcomes {
 		outcomes[i] = b.outcomes[offset+i]
 	}
@@ -210,7 +211,7 @@ func (b *batch) giveUp(err error) error {
 	return err
 }
 
-func (b *batch) finish(outcomes map[int]error, err error) {
+func (b *batch) finish(outcomes map[int]outcome, err error) {
 	b.outcomes, b.err = outcomes, err
 	close(b.done)
 }
@@ -241,22 +242,22 @@ func (c *Client) notSent(err error) error {
 }
 
 // call makes the call and reads what it came to: only what was not enqueued is told.
-func (c *Client) call(ctx context.Context, b *batch) (map[int]error, error) {
+func (c *Client) call(ctx context.Context, b *batch) (map[int]outcome, error) {
 	q := c.queue
 	keys := []string{
-		q.CallsKey(b.as.name), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey(),
+		q.CallsKey(b.as.name), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey(), q.UniqueKey(),
 	}
 	lanes, numbers := []string{}, map[string]string{}
-	body := make([]string, 0, 5*len(b.jobs))
+	body := make([]string, 0, 7*len(b.jobs))
 	for i := range b.jobs {
 		j := &b.jobs[i]
-		n, ok := numbers[j.lane]
-		if !ok {
-			keys, lanes = append(keys, q.LaneKey(j.lane)), append(lanes, j.lane)
-			n = strconv.Itoa(len(lanes))
-			numbers[j.lane] = n
+		for _, lane := range []string{j.also, j.lane} {
+			if lane != "" && numbers[lane] == "" {
+				keys, lanes = append(keys, q.LaneKey(lane)), append(lanes, lane)
+				numbers[lane] = strconv.Itoa(len(lanes))
+			}
 		}
-		body = append(body, n, j.id.String(), j.due, j.message, "")
+		body = append(body, numbers[j.lane], j.id.String(), j.due, j.message, j.options, j.unique, j.policy)
 	}
 	args := append([]string{strconv.FormatUint(b.as.number, 10), millis(callsTTL), strconv.Itoa(len(lanes))}, lanes...)
 	m, err := c.client.Run(ctx, tier.Call{Script: enqueueScript, Keys: keys, Args: append(args, body...)})
@@ -275,18 +276,53 @@ func (c *Client) call(ctx context.Context, b *batch) (map[int]error, error) {
 
 var errNewProducer = &tier.Error{Op: "enqueue", Class: tier.ErrServer, Err: errors.New("the server has lost its record of the calls before this one")}
 
-func outcomesOf(text string) (map[int]error, error) {
-	outcomes := map[int]error{}
+// outcome is what became of a job that was not enqueued; the zero value: it was.
+type outcome struct {
+	what  string
+	other codec.ID // who has its unique key
+	lane  string   // to be declared, and then tried again
+}
+
+// outcomesOf reads '<place>=<what>;' ...
+func outcomesOf(text string) (map[int]outcome, error) {
+	outcomes := map[int]outcome{}
 	for part := range strings.SplitSeq(strings.TrimSuffix(text, ";"), ";") {
 		if part == "" {
 			continue
 		}
 		place, what, _ := strings.Cut(part, "=")
 		i, err := strconv.Atoi(place)
-		if err != nil || what != "duplicate" {
+		if err != nil {
 			return nil, fmt.Errorf("queue: enqueue: unexpected outcome %.64q", part)
 		}
-		outcomes[i] = ErrDuplicate
+		o := outcome{}
+		var about string
+		switch o.what, about, _ = strings.Cut(what, " "); o.what {
+		case "duplicate":
+		case "elsewhere":
+			o.lane = about
+			err = tier.CheckName("lane", about)
+		case "kept", "taken", "replaced":
+			o.other, err = codec.Parse(about)
+		default:
+			err = fmt.Errorf("queue: enqueue: unexpected outcome %.64q", part)
+		}
+		if err != nil {
+			return nil, err
+		}
+		outcomes[i] = o
 	}
 	return outcomes, nil
+}
+
+// receipt tells the caller.
+func (o *outcome) receipt(r *Receipt, job *encoded) {
+	switch o.what {
+	case "duplicate":
+		r.Err = ErrDuplicate
+	case "taken":
+		r.Err = &UniqueError{Key: job.unique[1:], Holder: o.other}
+	default:
+		r.ID, r.Existing = o.other, true
+	}
 }

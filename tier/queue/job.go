@@ -29,6 +29,10 @@ type Job struct {
 	Lane string
 	// Delay is how long the job waits, from when it has reached the server, by whose clock.
 	Delay time.Duration
+	// Terms are what its worker is to keep to.
+	Terms tier.Terms
+	// Unique is that of the job's unique key, of which there is one job at a time. The zero value: none.
+	Unique Unique
 	// At is when the job is ready, by the server's clock. It is not used together with Delay.
 	At time.Time
 }
@@ -39,9 +43,15 @@ type encoded struct {
 	lane    string
 	due     string // as enqueue.lua takes it
 	message string
+	options string
+	unique  string // as enqueue.lua takes them
+	policy  string
+	also    string // a lane to be declared besides its own
 }
 
-func (e *encoded) bytes() int { return len(e.message) + len(e.lane) + len(e.id) + 32 }
+func (e *encoded) bytes() int {
+	return len(e.message) + len(e.options) + len(e.unique) + len(e.lane) + len(e.id) + 32
+}
 
 // encode refuses what is no job.
 func (j *Job) encode() (encoded, error) {
@@ -71,7 +81,11 @@ func (j *Job) encode() (encoded, error) {
 		return e, &TooLargeError{Bytes: len(m), Max: maxJobBytes}
 	}
 	e.message = string(m)
-	return e, nil
+	if e.options, err = optionsOf(&j.Terms); err != nil {
+		return e, err
+	}
+	e.unique, e.policy, err = j.Unique.encode()
+	return e, err
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

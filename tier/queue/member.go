@@ -43,7 +43,9 @@ type holding struct {
 	job   string
 	lane  string
 	entry string
-	base  int // attempts before it came to this entry
+	base  int           // attempts before it came to this entry
+	plain bool          // nothing else is to be done when it is done
+	keep  time.Duration // what it came to
 }
 
 type holdings map[codec.EntryID]holding

@@ -124,7 +124,7 @@ func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
 	m.mu.Lock()
 	lanes := m.ring
 	m.mu.Unlock()
-	keys := []string{q.WorkersKey(), q.QueueKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.JobsDueKey()}
+	keys := []string{q.WorkersKey(), q.QueueKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.JobsDueKey(), q.UniqueKey()}
 	for _, lane := range lanes {
 		keys = append(keys, q.LaneKey(lane))
 	}
@@ -246,6 +246,7 @@ func readJob(lane string, m rueidis.RedisMessage, deliveries int) (j leasedJob, 
 		return j, false, err
 	}
 	base := 0
+	j.plain = true
 	for i := 0; i+1 < len(fields); i += 2 {
 		j.Bytes += len(fields[i]) + len(fields[i+1])
 		switch fields[i] {
@@ -253,6 +254,12 @@ func readJob(lane string, m rueidis.RedisMessage, deliveries int) (j leasedJob, 
 			j.job = fields[i+1]
 		case fieldAttempts:
 			base, _ = strconv.Atoi(fields[i+1])
+		case fieldUnique, fieldParent:
+			j.plain = false
+		case fieldOptions:
+			j.Terms = termsOf(fields[i+1])
+			j.keep = j.Terms.Keep
+			j.plain = j.plain && j.keep == 0
 		}
 	}
 	id, err := codec.Parse(j.job)
@@ -269,4 +276,7 @@ func readJob(lane string, m rueidis.RedisMessage, deliveries int) (j leasedJob, 
 const (
 	fieldJob      = "j"
 	fieldAttempts = "a" // before it came here
+	fieldOptions  = "o"
+	fieldUnique   = "u"
+	fieldParent   = "p"
 )

@@ -14,9 +14,15 @@ func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (settled i
 	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
 		return 0, err
 	}
-	entry := func(i int) codec.EntryID { return entries[i] }
+	plain, rest := m.apart(entries)
+	if len(rest) > 0 {
+		if err := m.Commit(ctx, rest); err != nil || len(plain) == 0 {
+			return len(rest), err
+		}
+	}
+	entry := func(i int) codec.EntryID { return plain[i] }
 	keys, args := m.endKeys(), m.identify()
-	for _, l := range m.lanesOf(len(entries), entry) {
+	for _, l := range m.lanesOf(len(plain), entry) {
 		keys, args = append(keys, m.workers.queue.LaneKey(l.lane)), append(args, l.lane, strconv.Itoa(len(l.jobs)))
 		for _, h := range l.jobs {
 			args = append(args, h.entry)
@@ -27,9 +33,31 @@ func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (settled i
 	}
 	settled, err = m.fenced(ctx, settleScript, keys, args)
 	if err == nil {
-		m.letGo(len(entries), entry)
+		m.letGo(len(plain), entry)
 	}
-	return settled, err
+	return settled + len(rest), err
+}
+
+// apart tells jobs with which nothing is to be done but to end them from others.
+func (m *Member) apart(entries []codec.EntryID) (plain []codec.EntryID, rest []tier.Ending) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, e := range entries {
+		if h, ok := m.held[e]; !ok || h.plain {
+			if rest != nil {
+				plain = append(plain, e)
+			}
+			continue
+		}
+		if rest == nil {
+			plain = append(make([]codec.EntryID, 0, len(entries)), entries[:i]...)
+		}
+		rest = append(rest, tier.Ending{Entry: e, Deliveries: 1})
+	}
+	if rest == nil {
+		return entries, nil
+	}
+	return plain, rest
 }
 
 // endKeys are those that ending jobs needs.
@@ -51,8 +79,9 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 	}
 	q := m.workers.queue
 	entry := func(i int) codec.EntryID { return entries[i].Entry }
-	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey()), m.identify()
-	for k, l := range m.lanesOf(len(entries), entry) {
+	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.UniqueKey()), m.identify()
+	lanes, results := m.lanesOf(len(entries), entry), []string(nil)
+	for k, l := range lanes {
 		keys = append(keys, q.LaneKey(l.lane))
 		for i, h := range l.jobs {
 			e := &entries[l.at[i]]
@@ -61,9 +90,15 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 				return err
 			}
 			args = append(append(args, strconv.Itoa(k+1), h.lane, h.entry, h.job), how...)
+			if h.keep == 0 {
+				args = append(args, "0", "0")
+				continue
+			}
+			results = append(results, q.ResultKey(h.job))
+			args = append(args, millis(h.keep), strconv.Itoa(len(lanes)+len(results)))
 		}
 	}
-	_, err := m.fenced(ctx, commitScript, keys, args)
+	_, err := m.fenced(ctx, commitScript, append(keys, results...), args)
 	if err == nil {
 		m.letGo(len(entries), entry)
 	}
@@ -73,16 +108,21 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 // ended is how a job ends, as commit.lua takes it.
 func ended(e *tier.Ending) ([]string, error) {
 	switch {
-	case len(e.Outputs) > 0:
-		return nil, &tier.OutputError{Entry: e.Entry, Err: errOutputs}
 	case len(e.Dead) > 0:
 		d := e.Dead[0]
-		return []string{strconv.Itoa(d.Attempts), "dead", "0", d.Reason, "0"}, nil
+		return []string{strconv.Itoa(d.Attempts), "dead", "0", d.Reason}, nil
 	case len(e.Open) > 0:
 		o := e.Open[0]
-		return []string{strconv.Itoa(max(0, o.Attempt)), "again", millis(max(0, o.Delay)), "", "0"}, nil
+		return []string{strconv.Itoa(max(0, o.Attempt)), "again", millis(max(0, o.Delay)), ""}, nil
 	}
-	return []string{strconv.Itoa(e.Deliveries), "done", "0", "", "0"}, nil
+	result := ""
+	for i, o := range e.Outputs {
+		if o.Kind != tier.OutputResult {
+			return nil, &tier.OutputError{Entry: e.Entry, Output: i, Err: errOutputs}
+		}
+		result = o.Value
+	}
+	return []string{strconv.Itoa(e.Deliveries), "done", "0", result}, nil
 }
 
 const (

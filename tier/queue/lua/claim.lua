@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Claims jobs: ready -> active, lane by lane in the order of the ring: to each as much of what is wanted as its weight is of
--- all of them, then what is left to those that have more. A turn moves a lane back by one for each job, by less when it is
+-- all of them, then what is left to those that have more. A job whose unique key it has until it is started
+-- gives that up. A turn moves a lane back by one for each job, by less when it is
 -- heavier. An empty, paused or full lane that has its turn leaves the ring; whoever changes that puts it back. Only lanes
 -- that were declared are served; those at the head of the ring are answered, to be declared next time.
 -- KEYS[1] workers  HASH  only looked at
@@ -9,7 +10,8 @@
 -- KEYS[4] terms    HASH  of lanes, only looked at
 -- KEYS[5] leased   ZSET
 -- KEYS[6] due      ZSET  only looked at
--- KEYS[7..] logs   STREAM  of lanes
+-- KEYS[7] unique   HASH
+-- KEYS[8..] logs   STREAM  of lanes
 -- ARGV[1] member   name
 -- ARGV[2] number   of the member
 -- ARGV[3] lease    ms
@@ -18,7 +20,7 @@
 -- ARGV[6..]        names of the lanes
 -- Replies {1 | 0 when the queue is paused | -1 when fenced, {{number of the lane, its turn, its weight, entries}, ...},
 --   lanes at the head of the ring, ms until the first job is due or -1, ms until the first lane is to be looked at or -1}
-local workers, queue, ring, terms, leased, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local workers, queue, ring, terms, leased, due, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local member, number, lease, want, heads = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local call = redis.call
 
@@ -27,7 +29,7 @@ if call('HGET', queue, 'paused') then return {0, {}, {}, -1, -1} end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local declared = {}
-for i = 7, #KEYS do declared[ARGV[i - 1]] = i end
+for i = 8, #KEYS do declared[ARGV[i - 2]] = i end
 
 local lanes, total, turns, gone = {}, 0, {}, {}
 local order = call('ZRANGE', ring, 0, heads - 1, 'WITHSCORES')
@@ -52,16 +54,26 @@ for k = 1, #order, 2 do
 end
 local left, looks = want, {}
 -- Asked first, since a right that is lacking must not show halfway.
-for _, cmd in ipairs({{'ZADD', leased, '0', 'm'}, {'ZREM', ring, 'm'}}) do
+for _, cmd in ipairs({{'ZADD', leased, '0', 'm'}, {'ZREM', ring, 'm'}, {'HDEL', unique, 'f'}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
+  end
+end
+-- Frees the unique key of a job that has it until it is started.
+local function free(fields)
+  for k = 5, #fields, 2 do
+    local key = fields[k] == 'u' and string.match(fields[k + 1], '^s(.*)$')
+    if key and string.match(call('HGET', unique, key) or '', '^%S+') == fields[2] then call('HDEL', unique, key) end
   end
 end
 local function take(lane, n)
   local log = KEYS[lane.i]
   local got = call('XREADGROUP', 'GROUP', 'w', member, 'COUNT', n, 'STREAMS', log, '>')
   local entries = got and got[1][2] or {}
-  for _, e in ipairs(entries) do lane.entries[#lane.entries + 1] = e end
+  for _, e in ipairs(entries) do
+    lane.entries[#lane.entries + 1] = e
+    if #e[2] > 4 then free(e[2]) end
+  end
   left, lane.room = left - #entries, #entries == n and lane.room - n or 0
 end
 for _, lane in ipairs(lanes) do
@@ -81,7 +93,7 @@ for _, lane in ipairs(lanes) do
     turns[#turns + 1] = lane.name
     looks[#looks + 1] = string.format('%.0f', now + lease)
     looks[#looks + 1] = lane.name
-    out[#out + 1] = {lane.i - 6, lane.turn, lane.text, lane.entries}
+    out[#out + 1] = {lane.i - 7, lane.turn, lane.text, lane.entries}
   elseif lane.asked then
     gone[#gone + 1] = lane.name
   end

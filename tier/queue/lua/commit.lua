@@ -10,25 +10,27 @@
 -- KEYS[7] bodies   HASH
 -- KEYS[8] due      ZSET
 -- KEYS[9] dead     ZSET
--- KEYS[10..] keys  STREAM  of lanes, and of results
+-- KEYS[10] unique  HASH
+-- KEYS[11..] keys  STREAM  of lanes, then LIST of results
 -- ARGV[1] member   name
 -- ARGV[2] number   of the member
 -- ARGV[3..]        for each job: number of its lane's key, name of the lane, entry, id, attempts that count, then
---   'done', ms to keep the result, the result, number of its key or 0 | 'again', ms until it is due, error, 0 | 'dead', 0, error, 0
+--   'done', 0, result | 'again', ms until it is due, error | 'dead', 0, error; then ms to keep what it came to, and the number of its
+--   key, or 0 and 0
 -- Replies how many were ended, or -1 when fenced
 local workers, jobs, ring, terms, leased, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local bodies, due, dead = KEYS[7], KEYS[8], KEYS[9]
+local bodies, due, dead, unique = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local member, number = ARGV[1], ARGV[2]
-local args = 9
+local args = 10
 local call = redis.call
 
 if call('HGET', workers, member) ~= number then return -1 end
 for i = 3, #ARGV, args do
-  local log = KEYS[9 + ARGV[i]]
+  local log = KEYS[10 + ARGV[i]]
   call('XLEN', log)
 end
 -- Asked first, since a right that is lacking must not show halfway.
-for _, cmd in ipairs({{'HSET', bodies, 'f', ''}, {'HDEL', jobs, 'f'}, {'SET', dead, ''}, {'ZADD', due, '0', 'm'}, {'XDEL', ring, '0-1'}, {'DEL', ring},
+for _, cmd in ipairs({{'HSET', bodies, 'f', ''}, {'HDEL', jobs, 'f'}, {'HDEL', unique, 'f'}, {'PEXPIRE', dead, '1'}, {'ZADD', due, '0', 'm'}, {'XDEL', ring, '0-1'}, {'DEL', ring},
   {'ZREM', leased, 'm'}, {'XPENDING', ring, 'w'}, {'LLEN', wake}, {'HLEN', workers}, {'RPUSH', wake, '1'}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
@@ -55,19 +57,25 @@ local function body(entry, reason)
   for k = 1, #entry[2], 2 do held[entry[2][k]] = entry[2][k + 1] end
   return cmsgpack.pack({held.m, held.o, held.u, held.p, reason})
 end
+-- Frees the unique key of a job that has it until it has ended.
+local function free(fields, id)
+  for k = 5, #fields, 2 do
+    local key = fields[k] == 'u' and string.match(fields[k + 1], '^[sd](.*)$')
+    if key and string.match(call('HGET', unique, key) or '', '^%S+') == id then call('HDEL', unique, key) end
+  end
+end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local first_due, ended = call('ZRANGE', due, 0, 0, 'WITHSCORES')[2], 0
 for i = 3, #ARGV, args do
-  local log = KEYS[9 + ARGV[i]]
-  local name, entry, id, attempts, what, ms, text, at = unpack(ARGV, i + 1, i + 8)
+  local log = KEYS[10 + ARGV[i]]
+  local name, entry, id, attempts, what, ms, text, keep, at = unpack(ARGV, i + 1, i + 9)
   local held = call('HGET', jobs, id) == entry .. ' ' .. name and call('XRANGE', log, entry, entry)[1]
   if held and call('XACK', log, 'w', entry) == 1 then
     ended = ended + 1
+    if what ~= 'again' then free(held[2], id) end
     if what == 'done' then
       call('HDEL', jobs, id)
-      local result = KEYS[9 + at]
-      if at ~= '0' then call('SET', result, text, 'PX', ms) end
     else
       call('HSET', bodies, id, body(held, text))
       local when = string.format('%.0f', now + ms)
@@ -78,6 +86,12 @@ for i = 3, #ARGV, args do
         call('ZADD', dead, when, id)
         call('HSET', jobs, id, 'd ' .. when .. ' ' .. attempts .. ' ' .. name)
       end
+    end
+    if at ~= '0' and what ~= 'again' then
+      local result = KEYS[10 + at]
+      call('DEL', result)
+      call('RPUSH', result, what .. ' ' .. text)
+      call('PEXPIRE', result, keep)
     end
     call('XDEL', log, entry)
     vacate(log, name)

@@ -18,6 +18,11 @@ var (
 	// ErrDrainTimeout is the cause with which a handler's context ends when the consumer is stopping and
 	// Config.DrainTimeout is over. The message is handed back, and this attempt is not counted.
 	ErrDrainTimeout = errors.New("consumer: stopping: the drain time is over")
+	// ErrTimeout is the cause with which a handler's context ends when its attempt takes longer than the terms of its message
+	// allow, or past their deadline.
+	ErrTimeout = errors.New("consumer: the message's time for an attempt, or its deadline, is over")
+	// ErrExpired is why a message is given up that is begun past the deadline of its terms.
+	ErrExpired = errors.New("consumer: the message's deadline is over")
 	// ErrRan is returned by a second Run.
 	ErrRan = errors.New("consumer: Run was called before: make a new Consumer")
 	// ErrConfig is matched by every refusal of New.

@@ -33,17 +33,25 @@ type message struct {
 	ctx  handling
 	lane *lane // it waits in, or holds up; nil: none
 
-	death   *death        // fateDead
+	death   *death        // fateDead; of fateAgain, why
 	pause   time.Duration // until it is due: fateAgain, fateLater
 	fate    fate
 	alone   bool // it was not begun, since it may be what ended its consumers: fateLater
 	running bool
 }
 
-// death is why a message is given up.
+// death is why a message is given up, or comes again.
 type death struct {
 	reason string
 	cause  string // the same, in a word, for the metrics
+}
+
+// why is why its handler failed.
+func (m *message) why() string {
+	if m.death == nil {
+		return ""
+	}
+	return m.death.reason
 }
 
 // verdict is what becomes of an entry once its messages are through.
@@ -88,7 +96,7 @@ func (f *flight) ending() tier.Ending {
 		m := &f.messages[i]
 		switch m.fate {
 		case fateAgain:
-			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt, Delay: m.pause})
+			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt, Delay: m.pause, Reason: m.why()})
 		case fateLater, fateOpen:
 			a.Open = append(a.Open, tier.Open{Index: m.Position.Index, Attempt: m.Attempt - 1, Delay: m.pause, Suspect: m.alone})
 		case fateDead:

@@ -30,6 +30,10 @@ type Delivery struct {
 	// effects that are meant to happen once, when it is new, are best left out. Only exclusive sources tell.
 	Replay bool
 
+	// Terms are what the sender of the message asks for; nil: nothing. The consumer keeps to them before its own configuration, a
+	// batch to those about time not.
+	Terms *tier.Terms
+
 	outputs []tier.Output
 }
 

@@ -75,6 +75,23 @@ func (c *Config) policy() policy {
 	return policy{deliveries: max(0, c.MaxDeliveries), base: c.Backoff, longest: c.MaxBackoff}
 }
 
+// of is the policy for a message whose sender asks for terms.
+func (p policy) of(t *tier.Terms) policy {
+	if t == nil {
+		return p
+	}
+	if t.MaxAttempts != 0 {
+		p.deliveries = max(0, t.MaxAttempts)
+	}
+	if t.Backoff > 0 {
+		p.base, p.longest = t.Backoff, max(p.longest, t.Backoff)
+	}
+	if t.MaxBackoff > 0 {
+		p.longest = t.MaxBackoff
+	}
+	return p
+}
+
 // judge is what becomes of a message whose handler ended with err at an attempt.
 func (p policy) judge(err error, attempt int) (f fate, pause time.Duration, reason string) {
 	if err == nil {

@@ -113,7 +113,7 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	begun := false
 	for i := range l.Records {
 		m := &f.messages[i]
-		m.Record, m.Attempt, m.Replay, m.ctx.Context = l.Records[i], l.Deliveries, l.Replay, t.values
+		m.Record, m.Attempt, m.Replay, m.Terms, m.ctx.Context = l.Records[i], l.Deliveries, l.Replay, l.Terms, t.values
 		if f.narrowed = l.Open != nil; f.narrowed {
 			m.Attempt = l.Open[i].Attempt
 		}
@@ -121,7 +121,7 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 		if late || alone && begun { // it is not begun, and was not in the deliveries that did not end
 			m.Attempt -= crashes
 		}
-		reason, exhausted := t.policy.exhausted(m.Attempt)
+		reason, exhausted := t.policy.of(m.Terms).exhausted(m.Attempt)
 		switch {
 		case m.Err != nil:
 			m.fate, m.death = fateDead, &death{clip(m.Err.Error()), deadUndecodable}
@@ -236,11 +236,14 @@ func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
 		}
 		o = outcomeOf(err)
 		var reason string
-		if m.fate, m.pause, reason = t.policy.judge(err, m.Attempt); m.fate == fateDead {
+		if m.fate, m.pause, reason = t.policy.of(m.Terms).judge(err, m.Attempt); m.fate == fateDead {
 			m.death = &death{reason, deadExhausted}
 			if permanent(err) {
 				m.death.cause = deadPermanent
 			}
+		}
+		if m.fate == fateAgain {
+			m.death = &death{reason: clip(err.Error())}
 		}
 		if m.fate != fateDone && t.lanes != nil && !t.closed {
 			t.blockLane(m)

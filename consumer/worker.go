@@ -43,7 +43,7 @@ func (r *run) handle(f *flight, m *message, start time.Duration) (err error) {
 		r.handled(m, r.desk.finish(f, m, errGoexit), errGoexit, r.clock()-start)
 		r.workers.Go(r.workLoop)
 	}()
-	err = r.handler(&m.ctx, &m.Delivery)
+	err = r.perform(m)
 	returned = true
 	return err
 }

@@ -42,6 +42,7 @@ type Open struct {
 	Index   int           // in its pack, 0 for a plain one
 	Attempt int           // that the delivery of its entry is for it, if it is begun
 	Delay   time.Duration // until it is due
+	Reason  string        // why its last attempt failed; a stream does not keep it
 	Suspect bool          // of a pack whose consumers died with it: it is due, and to be handled without others of its entry
 }
 

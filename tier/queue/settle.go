@@ -113,7 +113,7 @@ func ended(e *tier.Ending) ([]string, error) {
 		return []string{strconv.Itoa(d.Attempts), "dead", "0", d.Reason}, nil
 	case len(e.Open) > 0:
 		o := e.Open[0]
-		return []string{strconv.Itoa(max(0, o.Attempt)), "again", millis(max(0, o.Delay)), ""}, nil
+		return []string{strconv.Itoa(max(0, o.Attempt)), "again", millis(max(0, o.Delay)), o.Reason}, nil
 	}
 	result := ""
 	for i, o := range e.Outputs {

@@ -316,3 +316,24 @@ func TestSchedulesReadNoClock(t *testing.T) {
 		require.NotRegexp(t, `time\.(Now|Since|Until|Local)\b`, string(source), file)
 	}
 }
+
+// TestFireTellsWhenNext: whoever has fired knows how long there is nothing to do, and looks for what others declare all the same.
+func TestFireTellsWhenNext(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		f := setUp(t, server)
+		s := queue.NewSchedules(f.jobs)
+		for _, n := range []int{0, 1} { // none; one that is due in years
+			wait, err := s.Fire(f.ctx)
+			require.NoError(t, err)
+			require.Equal(t, 5*time.Second, wait, "with %d", n)
+			require.NoError(t, s.Put(f.ctx, nightly("report")))
+		}
+		one := ticking("soon")
+		one.Every = 4 * time.Second
+		require.NoError(t, s.Put(f.ctx, one))
+		wait, err := s.Fire(f.ctx)
+		require.NoError(t, err)
+		require.Positive(t, wait)
+		require.LessOrEqual(t, wait, one.Every)
+	})
+}

@@ -57,6 +57,9 @@ func newStage(t testing.TB, server *tiertest.Server) *stage {
 	return &stage{t, server, tiertest.Dial(t, server), tier.Address{Scope: tiertest.AuditedScope(t, server), Stream: "orders"}}
 }
 
+// keyOf is the key of a message of so many keys.
+func keyOf(at, keys int) string { return "k" + strconv.Itoa(at*7919%keys) }
+
 // append appends n messages of so many keys, their numbers being the data.
 func (s *stage) append(from, n, keys, pack int) {
 	s.t.Helper()
@@ -65,7 +68,7 @@ func (s *stage) append(from, n, keys, pack int) {
 	for at := from; at < from+n; {
 		var ms []codec.Message
 		for ; at < from+n && len(ms) < 4000; at++ {
-			ms = append(ms, codec.Message{Key: "k" + strconv.Itoa(at*7919%keys), Data: []byte(strconv.Itoa(at))})
+			ms = append(ms, codec.Message{Key: keyOf(at, keys), Data: []byte(strconv.Itoa(at))})
 		}
 		_, err := w.AppendBatch(s.t.Context(), ms)
 		require.NoError(s.t, err)

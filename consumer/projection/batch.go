@@ -43,18 +43,16 @@ type entry struct {
 	reason map[int]string // why it is given up
 }
 
-// newEntry notes what cannot be folded: what cannot be read, and what was begun too often without an end.
-func newEntry(l tier.Leased, late bool, attempts int) entry {
-	e := entry{Leased: l, late: late}
-	for i := range l.Records {
+// look notes what cannot be folded: what cannot be read, and what was begun too often without an end.
+func (e *entry) look(attempts int) {
+	for i := range e.Records {
 		switch {
-		case l.Records[i].Err != nil:
-			e.giveUp(i, l.Records[i].Err.Error())
-		case !late && e.attempt(i) > attempts:
+		case e.Records[i].Err != nil:
+			e.giveUp(i, e.Records[i].Err.Error())
+		case !e.late && e.attempt(i) > attempts:
 			e.giveUp(i, fmt.Sprintf("begun %d times, of which none ended: its owner died each time", e.attempt(i)-1))
 		}
 	}
-	return e
 }
 
 func (e *entry) giveUp(message int, reason string) {

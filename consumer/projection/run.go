@@ -182,10 +182,13 @@ func (r *run) took(leased []tier.Leased, late bool) {
 	if len(leased) > 0 {
 		r.messages, r.bytes = r.messages*7/8, r.bytes*7/8
 	}
-	for _, l := range leased {
+	r.entries = slices.Grow(r.entries, len(leased))
+	for i := range leased {
+		l := &leased[i]
 		r.messages, r.bytes = max(1, r.messages, len(l.Records)), max(1, r.bytes, l.Bytes)
 		r.cfg.Upcasts.Records(l.Records, nil)
-		r.entries = append(r.entries, newEntry(l, late, r.cfg.Attempts))
+		r.entries = append(r.entries, entry{Leased: *l, late: late})
+		r.entries[len(r.entries)-1].look(r.cfg.Attempts)
 	}
 }
 

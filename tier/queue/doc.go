@@ -10,6 +10,9 @@
 // once; a job is done once, and what is written together with that happens once. What a member holds is fenced: when it was
 // silent for longer than the lease, others take its jobs over, and nothing that it still does to them has an effect.
 //
+// [Schedules] make jobs at the times of a cron expression or an interval. They are declared on the server, and one of all processes
+// that run them fires for each time, by the server's clock.
+//
 // All that belongs to a queue lies on one slot, in the scope of its name. docs/jobs.md has the keys, the states and the
 // scripts.
 package queue

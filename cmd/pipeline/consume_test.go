@@ -285,6 +285,10 @@ func TestConsumerKilled(t *testing.T) {
 	addr := numbers(t, p, 4)
 	running := p.start("consume", addr, "--group", "g", "--exec", waitForGo)
 	require.Equal(t, "begun", running.line())
+	tiertest.Eventually(t, limit, func() (bool, string) { // the others are fetched while it runs
+		out := p.ok("groups", addr).out
+		return strings.Contains(out, `"pending":4`), out
+	})
 	require.NoError(t, running.cmd.Process.Kill())
 	p.file("go", "")
 	running.wait()

@@ -553,3 +553,25 @@ func TestOwnerLateDue(t *testing.T) {
 		require.Equal(t, []codec.EntryID{e}, entriesOf(taken.Leased))
 	})
 }
+
+// TestOwnerTakesUpTheFirst: of much that is due, what stands first in the log is not left to the end, since others may be parked
+// behind it; nor is what is due for longest.
+func TestOwnerTakesUpTheFirst(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 10)
+		o := f.own(f.cursor("c", stream.Head(), time.Minute))
+		all := entriesOf(f.owned(o, 10))
+		for i := range all { // the last one is due first
+			e := all[len(all)-1-i]
+			require.NoError(t, o.Commit(f.ctx, []tier.Ending{{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+			f.do("ZADD", f.addr().RetryKey("c"), strconv.Itoa(i), e.String())
+		}
+		for _, want := range [][]codec.EntryID{{all[0], all[9]}, {all[1], all[8]}} {
+			taken, err := o.Due(f.ctx, 2)
+			require.NoError(t, err)
+			require.Equal(t, want, entriesOf(taken.Leased))
+		}
+	})
+}

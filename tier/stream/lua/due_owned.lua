@@ -2,7 +2,8 @@
 -- Takes parked entries of a cursor up again that are due: parked -> taken up, one more delivery; until its owner settles
 -- it, it stays in retry, 2^52 ms later. One that was trimmed meanwhile is gone, and answered without fields. Suspects, which
 -- stand 2^52 ms earlier since their owner died with them, are taken one at a time, and stay 2^52 + 2^51 ms later. What an
--- owner before has parked further on than this one has read waits, as long as there is something to be read before it.
+-- owner before has parked further on than this one has read waits, as long as there is something to be read before it. Where
+-- much is due, half of what is taken is what stands first in the log, the other half what is due for longest.
 -- KEYS[1] log      STREAM
 -- KEYS[2] cursors  HASH
 -- KEYS[3] retry    ZSET
@@ -94,8 +95,21 @@ if want > 0 and alone then
     alone = false
   end
 end
-local due = find(0, string.format('%.0f', now), want)
-for i = 1, #due, 2 do give(due[i], due[i + 1] + taken) end
+local due, places = find(0, string.format('%.0f', now), math.max(want, 1024)), {}
+local function take(i)
+  if want == 0 or not due[i] then return end
+  give(due[i], due[i + 1] + taken)
+  due[i], want = false, want - 1
+end
+if #due > 2 * want then -- half of them are those that stand first in the log: others may be parked behind these
+  for i = 1, #due, 2 do
+    local ms, seq = string.match(due[i], '^(%d+)%-(%d+)$')
+    places[#places + 1] = {tonumber(ms), tonumber(seq), i}
+  end
+  table.sort(places, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+  for k = 1, math.ceil(want / 2) do take(places[k][3]) end
+end
+for i = 1, #due, 2 do take(i) end
 local wait, soon = -1, 50 -- after which another look is worth it, at what is to come alone, or not yet
 local function within(ms) wait = wait < 0 and ms or math.min(wait, ms) end
 local next_due, ahead = find(0, string.format('(%.0f', taken), 1)

@@ -126,6 +126,9 @@ func (q Queue) SchedulesKey() string { return q.key("cron") }
 // OccurrencesKey is the sorted set of schedules: when each is due next.
 func (q Queue) OccurrencesKey() string { return q.key("cron:next") }
 
+// CancelledKey is the hash of active jobs that are cancelled, until their workers have given them up.
+func (q Queue) CancelledKey() string { return q.key("cancelled") }
+
 // ResultKey is what a job came to, for as long as it is kept.
 func (q Queue) ResultKey(job string) string { return q.key("result:" + job) }
 

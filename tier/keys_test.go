@@ -50,6 +50,7 @@ func queueKeys(q tier.Queue) map[string]string {
 		"JobsKey":        q.JobsKey(),
 		"BodiesKey":      q.BodiesKey(),
 		"UniqueKey":      q.UniqueKey(),
+		"CancelledKey":   q.CancelledKey(),
 		"JobsDueKey":     q.JobsDueKey(),
 		"BuriedKey":      q.BuriedKey(),
 		"WorkersKey":     q.WorkersKey(),

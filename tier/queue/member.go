@@ -25,11 +25,12 @@ type Member struct {
 	lease   time.Duration
 
 	mu     sync.Mutex
-	number string   // as the hash of workers had it at the last Sync
-	held   holdings // by the job
-	ring   []string // lanes to declare at the next claim
-	known  outlook  // as of the last claim
-	look   sight    // of the look under way
+	number string                   // as the hash of workers had it at the last Sync
+	held   holdings                 // by the job
+	ring   []string                 // lanes to declare at the next claim
+	known  outlook                  // as of the last claim
+	look   sight                    // of the look under way
+	told   map[codec.EntryID]string // jobs that are cancelled, and why, since Cancelled was asked
 }
 
 // Name of the worker.
@@ -102,18 +103,21 @@ func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []cod
 		return nil, err
 	}
 	lanes := m.lanesOf(len(entries), func(i int) codec.EntryID { return entries[i] })
-	keys, args := []string{m.workers.queue.WorkersKey()}, m.identify()
+	keys, args := []string{m.workers.queue.WorkersKey(), m.workers.queue.CancelledKey()}, m.identify()
 	for _, l := range lanes {
 		keys, args = append(keys, m.workers.queue.LaneKey(l.lane)), append(args, strconv.Itoa(len(l.jobs)))
 		for _, h := range l.jobs {
 			args = append(args, h.entry)
+		}
+		for _, h := range l.jobs {
+			args = append(args, h.job)
 		}
 	}
 	reply, err := m.run(ctx, renewScript, keys, args...)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := tier.Parts("renew", reply, 2)
+	parts, err := tier.Parts("renew", reply, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +126,9 @@ func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []cod
 	}
 	answers, err := tier.Parts("renew", parts[1], len(lanes))
 	if err != nil {
+		return nil, err
+	}
+	if err := m.learnCancelled(parts[2]); err != nil {
 		return nil, err
 	}
 	there := make([]bool, len(entries))

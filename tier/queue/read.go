@@ -39,7 +39,7 @@ func (m *Member) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Le
 		return nil, nil
 	}
 	for until := time.Now().Add(wait); ; {
-		if !m.idles() {
+		if wait < time.Millisecond || !m.idles() {
 			leased, err := m.claimed(ctx, min(n, maxBatch))
 			if err != nil || len(leased) > 0 {
 				return leased, err
@@ -58,7 +58,8 @@ func (m *Member) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Le
 	}
 }
 
-// idles says that a claim would bring nothing: the last one has not, nobody has rung since, and nothing is due.
+// idles says that a claim would bring nothing: the last one has not, nobody has rung since, and nothing is due. Whoever does not
+// wait for the bell does not hear it.
 func (m *Member) idles() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

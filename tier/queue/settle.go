@@ -21,7 +21,7 @@ func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (settled i
 		}
 	}
 	entry := func(i int) codec.EntryID { return plain[i] }
-	keys, args := m.endKeys(), m.identify()
+	keys, args := append(m.endKeys(), m.workers.queue.CancelledKey()), m.identify()
 	for _, l := range m.lanesOf(len(plain), entry) {
 		keys, args = append(keys, m.workers.queue.LaneKey(l.lane)), append(args, l.lane, strconv.Itoa(len(l.jobs)))
 		for _, h := range l.jobs {
@@ -79,7 +79,7 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 	}
 	q := m.workers.queue
 	entry := func(i int) codec.EntryID { return entries[i].Entry }
-	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.UniqueKey()), m.identify()
+	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.UniqueKey(), q.CancelledKey()), m.identify()
 	lanes, results := m.lanesOf(len(entries), entry), []string(nil)
 	for k, l := range lanes {
 		keys = append(keys, q.LaneKey(l.lane))

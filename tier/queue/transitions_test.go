@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -172,12 +173,52 @@ var transitions = map[string]transition{
 		counts, err := s.jobs.Counts(s.ctx)
 		return fmt.Sprint(counts.Scheduled), err
 	}, before: sceneStart + " report due", after: sceneStart + " report fired", answer: "2"}, // jobs, once
+	"pause_queue": {oom: true, call: func(s *scene) (string, error) { return s.paused(s.jobs.Pause(s.ctx)) }, after: sceneStart, answer: "true"},
+	"resume_queue": {oom: true, prepare: func(s *scene) { require.NoError(s.t, s.jobs.Pause(s.ctx)) }, call: func(s *scene) (string, error) {
+		return s.paused(s.jobs.Resume(s.ctx))
+	}, after: sceneStart, answer: "false"},
+	"configure_lane": {oom: true, call: func(s *scene) (string, error) {
+		lane, err := s.jobs.SetLane(s.ctx, "x", 2, 3)
+		return fmt.Sprint(lane.Weight, lane.Ceiling, s.text("HGET", s.queue.LanesKey(), "x") == "2 3 0"), err
+	}, after: sceneStart, answer: "2 3 true"},
+	"remove": {oom: true, call: func(s *scene) (string, error) {
+		if err := s.jobs.Remove(s.ctx, s.ids[2]); !errors.Is(err, queue.ErrNoJob) { // of a repetition
+			return "", err
+		}
+		return "", nil
+	}, after: "me:1 me:1 done scheduled members 2"},
+	"requeue": {oom: true, prepare: func(s *scene) { s.commit(s.me, dead(s.mine[0], "no")) }, call: func(s *scene) (string, error) {
+		retried, err := s.jobs.Retry(s.ctx, s.ids...)
+		return fmt.Sprint(len(retried)), err
+	}, before: "dead me:1 ready scheduled members 2", after: "retry me:1 ready scheduled members 2", answer: "1", again: "0"},
+	"drain": {oom: true, call: func(s *scene) (string, error) {
+		n, err := s.jobs.DrainLane(s.ctx, "x")
+		return fmt.Sprint(n), err
+	}, after: "me:1 me:1 done scheduled members 2", answer: "1", again: "0"},
+	"move": {call: func(s *scene) (string, error) {
+		if err := s.jobs.Move(s.ctx, s.ids[2], "z"); err != nil {
+			return "", err
+		}
+		return s.get(s.ids[2]).Lane, nil
+	}, after: sceneStart, answer: "z"},
+	"obliterate": {oom: true, prepare: func(s *scene) { require.NoError(s.t, s.jobs.Pause(s.ctx)) }, call: func(s *scene) (string, error) {
+		_, err := s.jobs.Obliterate(s.ctx, string(s.queue))
+		if errors.Is(err, queue.ErrNotPaused) { // of a repetition
+			err = nil
+		}
+		return "", err
+	}, after: "done done done done members 0"},
 	"audit_jobs": {oom: true, call: audited, after: sceneStart},
 	"audit_lane": {oom: true, call: audited, after: sceneStart},
 }
 
 func declareReport(s *scene) {
 	require.NoError(s.t, queue.NewSchedules(s.jobs).Declare(s.ctx, "app", nightly("report")))
+}
+
+// paused says whether the queue is.
+func (s *scene) paused(err error) (string, error) {
+	return strconv.FormatBool(s.text("HGET", s.queue.QueueKey(), "paused") != ""), err
 }
 
 func audited(s *scene) (string, error) { return "", queue.Check(s.ctx, s.client, string(s.queue)) }

@@ -11,7 +11,8 @@
 -- KEYS[8] due      ZSET
 -- KEYS[9] dead     ZSET
 -- KEYS[10] unique  HASH
--- KEYS[11..] keys  STREAM  of lanes, then LIST of results
+-- KEYS[11] told    HASH  active job -> why it is cancelled
+-- KEYS[12..] keys  STREAM  of lanes, then LIST of results
 -- ARGV[1] member   name
 -- ARGV[2] number   of the member
 -- ARGV[3..]        for each job: number of its lane's key, name of the lane, entry, id, attempts that count, then
@@ -19,14 +20,14 @@
 --   key, or 0 and 0
 -- Replies how many were ended, or -1 when fenced
 local workers, jobs, ring, terms, leased, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local bodies, due, dead, unique = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local bodies, due, dead, unique, told = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local member, number = ARGV[1], ARGV[2]
 local args = 10
 local call = redis.call
 
 if call('HGET', workers, member) ~= number then return -1 end
 for i = 3, #ARGV, args do
-  local log = KEYS[10 + ARGV[i]]
+  local log = KEYS[11 + ARGV[i]]
   call('XLEN', log)
 end
 -- Asked first, since a right that is lacking must not show halfway.
@@ -68,11 +69,12 @@ local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local first_due, ended = call('ZRANGE', due, 0, 0, 'WITHSCORES')[2], 0
 for i = 3, #ARGV, args do
-  local log = KEYS[10 + ARGV[i]]
+  local log = KEYS[11 + ARGV[i]]
   local name, entry, id, attempts, what, ms, text, keep, at = unpack(ARGV, i + 1, i + 9)
   local held = call('HGET', jobs, id) == entry .. ' ' .. name and call('XRANGE', log, entry, entry)[1]
   if held and call('XACK', log, 'w', entry) == 1 then
     ended = ended + 1
+    call('HDEL', told, id)
     if what ~= 'again' then free(held[2], id) end
     if what == 'done' then
       call('HDEL', jobs, id)
@@ -88,7 +90,7 @@ for i = 3, #ARGV, args do
       end
     end
     if at ~= '0' and what ~= 'again' then
-      local result = KEYS[10 + at]
+      local result = KEYS[11 + at]
       call('DEL', result)
       call('RPUSH', result, what .. ' ' .. text)
       call('PEXPIRE', result, keep)

@@ -7,17 +7,18 @@
 -- KEYS[4] terms    HASH  of lanes, only looked at
 -- KEYS[5] leased   ZSET
 -- KEYS[6] wake     LIST
--- KEYS[7..] logs   STREAM  of lanes
+-- KEYS[7] told     HASH  active job -> why it is cancelled
+-- KEYS[8..] logs   STREAM  of lanes
 -- ARGV[1] member   name
 -- ARGV[2] number   of the member
 -- ARGV[3..]        for each lane its name, how many jobs, their entries, their ids
 -- Replies how many were settled, or -1 when fenced
-local workers, jobs, ring, terms, leased, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local workers, jobs, ring, terms, leased, wake, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local member, number = ARGV[1], ARGV[2]
 local call = redis.call
 
 if call('HGET', workers, member) ~= number then return -1 end
-for i = 7, #KEYS do call('XLEN', KEYS[i]) end
+for i = 8, #KEYS do call('XLEN', KEYS[i]) end
 -- Asked first, since a right that is lacking must not show halfway.
 for _, cmd in ipairs({{'XDEL', ring, '0-1'}, {'HDEL', jobs, 'f'}, {'DEL', ring}, {'ZREM', leased, 'm'}, {'XPENDING', ring, 'w'}, {'ZADD', ring, '0', 'm'},
   {'ZRANGE', ring, '0', '0'}, {'LLEN', wake}, {'HLEN', workers}, {'RPUSH', wake, '1'}}) do
@@ -41,7 +42,7 @@ local function vacate(log, name)
 end
 -- vacate end
 local settled, at = 0, 3
-for i = 7, #KEYS do
+for i = 8, #KEYS do
   local log = KEYS[i]
   local name, n = ARGV[at], tonumber(ARGV[at + 1])
   local rows = call('HMGET', jobs, unpack(ARGV, at + 2 + n, at + 1 + 2 * n))
@@ -56,6 +57,7 @@ for i = 7, #KEYS do
     settled = settled + call('XACK', log, 'w', unpack(entries))
     call('XDEL', log, unpack(entries))
     call('HDEL', jobs, unpack(ids))
+    call('HDEL', told, unpack(ids))
     vacate(log, name)
   end
   at = at + 2 + 2 * n

@@ -1,0 +1,129 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Lane says how a lane has its turns.
+type Lane struct {
+	Weight  float64   // its part of the turns: with 3, three for each one of a lane with 1
+	Ceiling int       // of its jobs that may be active at once; 0: none
+	Paused  time.Time // since when nothing of it is handed out; zero: it is not paused
+}
+
+// SetLane gives a lane weight, 0.001 to 1000, and ceiling; what is 0 stays as it is, and a ceiling below 0 is none.
+func (c *Client) SetLane(ctx context.Context, lane string, weight float64, ceiling int) (Lane, error) {
+	w, most := "", ""
+	if weight != 0 {
+		if !(weight >= 0.001 && weight <= 1000) {
+			return Lane{}, fmt.Errorf("%w: lane %s: a weight of %g is not between 0.001 and 1000", ErrBadCall, lane, weight)
+		}
+		w = strconv.FormatFloat(weight, 'g', -1, 64)
+	}
+	if ceiling != 0 {
+		most = strconv.Itoa(min(max(0, ceiling), math.MaxInt32))
+	}
+	return c.setLane(ctx, lane, w, most, "")
+}
+
+// PauseLane lets nothing of a lane be handed out until ResumeLane.
+func (c *Client) PauseLane(ctx context.Context, lane string) error {
+	_, err := c.setLane(ctx, lane, "", "", "1")
+	return err
+}
+
+// ResumeLane ends the pause of a lane.
+func (c *Client) ResumeLane(ctx context.Context, lane string) error {
+	_, err := c.setLane(ctx, lane, "", "", "0")
+	return err
+}
+
+func (c *Client) setLane(ctx context.Context, lane, weight, ceiling, paused string) (l Lane, err error) {
+	if err := tier.CheckName("lane", lane); err != nil {
+		return l, err
+	}
+	q := c.queue
+	keys := []string{q.LanesKey(), q.RingKey(), q.WorkersKey(), q.WakeKey(), q.LaneKey(lane)}
+	m, err := c.client.Run(ctx, tier.Call{Script: configureLaneScript, Keys: keys, Args: []string{lane, weight, ceiling, paused}})
+	if err != nil {
+		return l, err
+	}
+	reply, err := tier.Texts("configure_lane", m, 3)
+	if err != nil {
+		return l, err
+	}
+	l.Weight, _ = strconv.ParseFloat(reply[0], 64)
+	l.Ceiling, _ = strconv.Atoi(reply[1])
+	if ms, _ := strconv.ParseInt(reply[2], 10, 64); ms > 0 {
+		l.Paused = time.UnixMilli(ms).UTC()
+	}
+	return l, nil
+}
+
+// drainPage is how many jobs one call drains.
+const drainPage = 1000
+
+// DrainLane removes the ready jobs of a lane, and returns how many. Active ones, and those whose time is to come, stay.
+func (c *Client) DrainLane(ctx context.Context, lane string) (drained int, err error) {
+	if err := tier.CheckName("lane", lane); err != nil {
+		return 0, err
+	}
+	q := c.queue
+	for {
+		n, err := c.run(ctx, drainScript, []string{q.JobsKey(), q.UniqueKey(), q.LeasedKey(), q.LaneKey(lane)}, lane, strconv.Itoa(drainPage))
+		if err != nil || n == 0 {
+			return drained, err
+		}
+		drained += n
+	}
+}
+
+// Drain removes the ready jobs of all lanes that have their turn, and returns how many.
+func (c *Client) Drain(ctx context.Context) (drained int, err error) {
+	key := c.queue.RingKey()
+	m, err := c.client.Do(ctx, key, c.client.B().Zrange().Key(key).Min("0").Max("-1").Build())
+	if err != nil {
+		return 0, err
+	}
+	lanes, err := m.AsStrSlice()
+	if err != nil {
+		return 0, tier.Wrap("ZRANGE", key, err)
+	}
+	for _, lane := range lanes {
+		n, err := c.DrainLane(ctx, lane)
+		if drained += n; err != nil {
+			return drained, err
+		}
+	}
+	return drained, nil
+}
+
+// Move moves a job that nobody has to the end of another lane, or into it for when its time comes.
+//
+// Errors: ErrNoJob; ErrActive.
+func (c *Client) Move(ctx context.Context, id codec.ID, lane string) error {
+	if err := tier.CheckName("lane", lane); err != nil {
+		return err
+	}
+	q := c.queue
+	what, err := c.inItsLane(ctx, func(from string) tier.Call {
+		keys := []string{q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.WorkersKey(), q.WakeKey(), q.LaneKey(from), q.LaneKey(lane)}
+		return tier.Call{Script: moveScript, Keys: keys, Args: []string{id.String(), from, lane}}
+	})
+	switch {
+	case err != nil:
+		return err
+	case what == "gone":
+		return fmt.Errorf("%w (%s in %s)", ErrNoJob, id, q)
+	case what == "active":
+		return fmt.Errorf("%w (%s)", ErrActive, id)
+	}
+	return nil
+}

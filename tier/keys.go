@@ -132,6 +132,12 @@ func (q Queue) CancelledKey() string { return q.key("cancelled") }
 // ResultKey is what a job came to, for as long as it is kept.
 func (q Queue) ResultKey(job string) string { return q.key("result:" + job) }
 
+// SweeperKey is the hash of who trims the streams of a scope.
+func SweeperKey(scope string) string { return "emq:{" + scope + "}:sweeper" }
+
+// RetentionKey is the hash of what policies took from the stream, and of what the archive has.
+func (a Address) RetentionKey() string { return a.LogKey() + ":retention" }
+
 // Slot is the cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384. Source: the
 // cluster specification of Valkey and Redis.
 func Slot(key string) int {
@@ -210,6 +216,18 @@ const (
 
 // CursorField holds one of the values of a cursor in the hash at CursorsKey.
 func CursorField(cursor, value string) string { return cursor + ":" + value }
+
+// Fields of the hash at RetentionKey.
+const (
+	// TrimmedField holds how many entries policies took away.
+	TrimmedField = "trimmed"
+	// MarkField holds the id up to which the archive has every entry; without it there is no archive.
+	MarkField = "mark"
+)
+
+// DroppedField holds how many entries a hard cap took from a group or a cursor that it had not settled; of none: that the
+// archive did not have.
+func DroppedField(holder string) string { return "dropped:" + holder }
 
 // BeatField holds a member's last beat in the hash at OwnersKey, beside its number.
 func BeatField(member string) string { return member + BeatSuffix }

@@ -36,6 +36,8 @@ func addressKeys(a tier.Address) map[string]string {
 		"DoneKey":        a.DoneKey("g", "k"),
 		"ProjectionsKey": tier.ProjectionsKey(a.Scope),
 		"MembersKey":     a.MembersKey("g"),
+		"SweeperKey":     tier.SweeperKey(a.Scope),
+		"RetentionKey":   a.RetentionKey(),
 	}
 }
 
@@ -118,7 +120,7 @@ func TestKeys(t *testing.T) {
 	seen := map[string]string{}
 	for _, a := range []tier.Address{a, odd, {Scope: "shop", Stream: "scope"}, {Scope: "stream", Stream: "shop"}} {
 		for name, key := range addressKeys(a) {
-			if name == "ScopeKey" || name == "StateKey" || name == "ProjectionsKey" { // of the scope
+			if name == "ScopeKey" || name == "StateKey" || name == "ProjectionsKey" || name == "SweeperKey" { // of the scope
 				continue
 			}
 			require.NotContains(t, seen, key)
@@ -153,6 +155,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	}
 	want["StateKey"] = tier.StateKey("s", "<name>")
 	want["ProjectionsKey"] = tier.ProjectionsKey("s")
+	want["SweeperKey"] = tier.SweeperKey("s")
 	want["ProducerKey"] = want["LogKey"] + ":pid:<producer>"
 	want["SeenKey"] = want["LogKey"] + ":seen:<hash>"
 	want["DoneKey"] = want["LogKey"] + ":done:<group>:<hash>"
@@ -164,6 +167,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	want["OpenKey"] = want["LogKey"] + ":g:<group>:open"
 	want["CursorsKey"] = want["LogKey"] + ":cursors"
 	want["DeadKey"] = want["LogKey"] + ":dead:<group>"
+	want["RetentionKey"] = want["LogKey"] + ":retention"
 	want["MembersKey"] = want["LogKey"] + ":members:<group>"
 	for name, key := range queueKeys("s") {
 		want[name] = key

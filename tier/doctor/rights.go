@@ -98,10 +98,19 @@ var roles = map[string][]need{
 		on("retry", "ZRANGE", "0", "0"), on("retry", "DEL"), on("open", "HMGET", "f"), on("open", "HSCAN", "0"), on("open", "DEL"), on("dead", "XLEN"), on("dead", "XRANGE", "-", "+"), on("dead", "UNLINK"),
 		on("pid", "UNLINK"), on("seen", "UNLINK"), on("done", "UNLINK"), need{command: "SCAN", words: func(string) []string { return []string{"SCAN", "0"} }},
 	),
+	"sweeper": append(
+		runs("log", "sweeper", "scope"), clock,
+		on("version", "GET"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("scope", "HSCAN", "0"), on("sweeper", "HMGET", "f"), on("sweeper", "HSET", "f", "v"),
+		on("log", "EXISTS"), on("log", "XTRIM", "MAXLEN", "0"), on("log", "XRANGE", "-", "+"), on("log", "XREVRANGE", "+", "-"), on("log", "XPENDING", "g"), on("log", "XLEN"),
+		sub("log", "XINFO", "STREAM"), sub("log", "XINFO", "GROUPS"), on("cursors", "HGETALL"), on("retention", "HGET", "f"), on("retention", "HGETALL"),
+		on("retention", "HINCRBY", "f", "1"), on("retry", "ZCARD"), on("retry", "ZRANGE", "0", "0"), on("retry", "ZSCORE", "m"),
+	),
 }
 
 // Roles are the names of the roles, in the order in which a person reads them.
-func Roles() []string { return []string{"writer", "reader", "consumer", "owner", "operator"} }
+func Roles() []string {
+	return []string{"writer", "reader", "consumer", "owner", "operator", "sweeper"}
+}
 
 // As is the role that the user is to have. Stream and Group are what it is to have it for; empty: what of the scope it has
 // most rights on. The zero value: none.
@@ -152,7 +161,7 @@ func (p place) keys() map[string]string {
 		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(p.Scope), "log": p.LogKey(), "pid": p.ProducerKey(anyName),
 		"seen": p.SeenKey(anyName), "done": p.DoneKey(p.group, anyName),
 		"group": p.GroupKey(p.group), "owners": p.OwnersKey(p.group), "retry": p.RetryKey(p.group), "open": p.OpenKey(p.group), "dead": p.DeadKey(p.group),
-		"cursors": p.CursorsKey(),
+		"cursors": p.CursorsKey(), "retention": p.RetentionKey(), "sweeper": tier.SweeperKey(p.Scope),
 	}
 }
 

@@ -28,12 +28,13 @@ func TestRights(t *testing.T) {
 			"writer": "it lacks the command XADD", "consumer": "it lacks the command XADD", "owner": "it lacks the command XADD", // and not the operator
 		}},
 		{"no XCLAIM and no HINCRBY", []string{"~*", "+@all", "-xclaim", "-hincrby"}, map[string]string{
-			"consumer": "it lacks the command XCLAIM, the command HINCRBY",
+			"consumer": "it lacks the command XCLAIM, the command HINCRBY", "sweeper": "it lacks the command HINCRBY",
 		}},
 		{"no scope's hash", []string{"~{emq}:*", "~emq:{shop}:stream:*", "+@all"}, map[string]string{
 			"writer": "it lacks the key emq:{shop}:scope", "reader": "it lacks the key emq:{shop}:scope", "consumer": "it lacks the key emq:{shop}:scope", "owner": "it lacks the key emq:{shop}:scope", "operator": "it lacks the key emq:{shop}:scope",
+			"sweeper": "it lacks the key emq:{shop}:sweeper, the key emq:{shop}:scope",
 		}},
-		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:seen:*", "~emq:{shop}:stream:*:done:*", "~emq:{shop}:stream:*:cursors", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
+		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:seen:*", "~emq:{shop}:stream:*:done:*", "~emq:{shop}:stream:*:cursors", "~emq:{shop}:stream:*:retention", "~emq:{shop}:sweeper", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
 			"consumer": "it lacks EVALSHA on emq:{shop}:stream:x:dead:x, EVAL on emq:{shop}:stream:x:dead:x, XADD on emq:{shop}:stream:x:dead:x", "owner": "it lacks EVALSHA on emq:{shop}:stream:x:dead:x, EVAL on emq:{shop}:stream:x:dead:x, XADD on emq:{shop}:stream:x:dead:x", "operator": "it lacks EVALSHA on emq:{shop}:stream:x:dead:x, EVAL on emq:{shop}:stream:x:dead:x, XDEL on emq:{shop}:stream:x:dead:x, UNLINK on emq:{shop}:stream:x:dead:x",
 		}},
 		{"no XGROUP", []string{"~*", "+@all", "-xgroup"}, map[string]string{
@@ -187,7 +188,7 @@ func TestTheDocumentMakesAUser(t *testing.T) {
 func TestAs(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, tiertest.Valkey)
-	u := tiertest.NewUser(t, []*tiertest.Server{f.server}, "+@all", "~{emq}:*", "~"+tier.ScopeKey("shop"), "~"+orders.LogKey()+"*")
+	u := tiertest.NewUser(t, []*tiertest.Server{f.server}, "+@all", "~{emq}:*", "~"+tier.ScopeKey("shop"), "~"+tier.SweeperKey("shop"), "~"+orders.LogKey()+"*")
 	f.client = tiertest.Dial(t, userURL(u.At(f.server)))
 	lacks := func(as doctor.As) int {
 		return len(coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: as}), "rights"))
@@ -197,7 +198,7 @@ func TestAs(t *testing.T) {
 	require.Zero(t, lacks(doctor.As{}))
 	require.Equal(t, 1, lacks(doctor.As{Role: "writer", Stream: "others"}))
 	_, err := doctor.Examine(f.ctx, f.client, doctor.Options{As: doctor.As{Role: "king"}})
-	require.ErrorContains(t, err, `no role is called "king": there are writer, reader, consumer, owner, operator`)
+	require.ErrorContains(t, err, `no role is called "king": there are writer, reader, consumer, owner, operator, sweeper`)
 }
 
 // TestNoScopeIsListed: without the right to the registry there is nothing to examine, which is a warning.

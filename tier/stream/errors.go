@@ -38,6 +38,10 @@ var (
 	ErrPositionReused = errors.New("stream: this position of the producer was appended with other messages")
 	// ErrNotRunning: Publish needs Run.
 	ErrNotRunning = errors.New("stream: Publish needs Writer.Run: start it, and wait for Ready")
+	// ErrSweepLost: the right to trim the streams of a scope is another's, or its lease has ended. Nothing went.
+	ErrSweepLost = errors.New("stream: the right to trim is another's, or its lease has ended: take it again")
+	// ErrPolicyChanged: the stream has another policy of retention than the one that was to be followed, or none. Nothing went.
+	ErrPolicyChanged = errors.New("stream: the policy of retention has changed: read it again")
 	// ErrBadCall: an argument breaks a stated rule; nothing was sent.
 	ErrBadCall = errors.New("stream: bad call")
 )

@@ -179,14 +179,6 @@ func (p *place) contents(ctx context.Context) (going Removed, err error) {
 	if going.Groups, err = Groups(ctx, p.client, p.addr.String()); err != nil {
 		return going, err
 	}
-	key := p.addr.LogKey()
-	m, err := p.client.Do(ctx, key, p.client.B().MemoryUsage().Key(key).Build())
-	switch {
-	case rueidis.IsRedisNil(err) || errors.Is(err, tier.ErrPermission):
-		return going, nil
-	case err != nil:
-		return going, err
-	}
-	going.Bytes, err = m.AsInt64()
+	going.Bytes, err = p.memory(ctx)
 	return going, err
 }

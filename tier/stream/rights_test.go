@@ -41,6 +41,7 @@ var roles = map[string]work{
 	"owner":     ownerWork,
 	"operator":  operatorWork,
 	"records":   recordsWork,
+	"sweeper":   sweeperWork,
 }
 
 func writerWork(f *fixture, client *tier.Client) error {
@@ -314,6 +315,38 @@ func operatorWork(f *fixture, client *tier.Client) error {
 		func() error { _, err := stream.Purge(f.ctx, client, f.address); return err },
 		func() error { return g.Delete(f.ctx) },
 		func() error { _, err := stream.Remove(f.ctx, client, f.address); return err },
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func sweeperWork(f *fixture, client *tier.Client) error {
+	ids := f.logged(10)
+	policy := stream.Retention{MaxLength: 1, HardCap: 1, Exact: true}
+	require.NoError(f.t, stream.SetRetention(f.ctx, f.client, f.address, policy))
+	m, leased := f.reads("mailer", 5, 0, 1, 2)
+	require.NoError(f.t, m.Commit(f.ctx, failed(leased[3].Entry)))
+	s, err := stream.NewSweep(client, f.addr().Scope, 0)
+	if err != nil {
+		return err
+	}
+	steps := []func() error{
+		func() error { _, err := stream.Retentions(f.ctx, client, f.addr().Scope); return err },
+		func() error { _, err := stream.HoldingsOf(f.ctx, client, f.address); return err },
+		func() error { _, err := stream.CountBelow(f.ctx, client, f.address, 10, ids[3]); return err },
+		func() error { _, _, err := s.Take(f.ctx); return err },
+		func() error { _, err := s.Trim(f.ctx, "orders", policy, stream.Trim{Keep: 1, Exact: true}); return err },
+		func() error {
+			before := f.length()
+			_, err := s.Drop(f.ctx, "orders", policy)
+			require.True(f.t, err == nil || before == f.length(), "a refusal has trimmed")
+			return err
+		},
+		func() error { return s.Release(f.ctx) },
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {

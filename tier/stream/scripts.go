@@ -57,6 +57,12 @@ var (
 	beginEffectScript  = load("begin_effect")
 	endEffectScript    = load("end_effect")
 	setRetentionScript = load("set_retention")
+	takeSweepScript    = load("take_sweep")
+	releaseSweepScript = load("release_sweep")
+	trimScript         = load("trim")
+	dropScript         = load("drop")
+	holdingsScript     = load("holdings")
+	countBelowScript   = load("count_below")
 )
 
 func load(name string) *tier.Script {

@@ -105,6 +105,30 @@ var transitions = map[string]transition{
 			return "", stream.SetRetention(f.ctx, f.client, f.address, stream.Retention{MaxLength: 5})
 		}, func() string { return f.text("HGET", tier.ScopeKey(f.addr().Scope), "retention:orders") }
 	}, after: "max-length=5"},
+	"take_sweep": sweeping{before: "free, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+		held, _, err := s.right.Take(s.f.ctx)
+		return fmt.Sprint(held), err
+	}, after: "held, 4 entries, dropped ", answer: "true"}.row(),
+	"release_sweep": sweeping{taken: true, before: "held, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+		return "", s.right.Release(s.f.ctx)
+	}, after: "free, 4 entries, dropped "}.row(),
+	"trim": sweeping{taken: true, before: "held, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+		got, err := s.right.Trim(s.f.ctx, "orders", s.policy, stream.Trim{Keep: 1, Exact: true})
+		return fmt.Sprint(got), err
+	}, after: "held, 3 entries, dropped ", answer: "{1 false 3 map[]}", again: "{0 false 3 map[]}"}.row(),
+	"drop": sweeping{taken: true, before: "held, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+		got, err := s.right.Drop(s.f.ctx, "orders", s.policy)
+		return fmt.Sprint(got), err
+	}, after: "held, 2 entries, dropped 1", answer: "{2 false 2 map[g:1]}", again: "{0 false 2 map[]}"}.row(),
+	"holdings": sweeping{before: "free, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+		h, err := stream.HoldingsOf(s.f.ctx, s.f.client, s.f.address)
+		floor, _ := h.Floor()
+		return fmt.Sprint(floor.Name, " ", floor.Why), err
+	}, after: "free, 4 entries, dropped ", answer: "g unread"}.row(),
+	"count_below": sweeping{before: "free, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+		n, err := stream.CountBelow(s.f.ctx, s.f.client, s.f.address, 100, s.ids[3])
+		return fmt.Sprint(n), err
+	}, after: "free, 4 entries, dropped ", answer: "[3]"}.row(),
 	"partition_scope": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		scope := f.addr().Scope
 		number, err := f.client.ScopeNode(f.ctx, scope)
@@ -429,6 +453,42 @@ var transitions = map[string]transition{
 		return func() (string, error) { return "", r.Done(f.ctx, e) }, func() string { return f.record("k") }
 	}, before: "begun 1", after: "done 1"},
 	"delete_group": grouped{oom: true, call: func(s *scene) (string, error) { return "", s.g.Delete(s.f.ctx) }, after: "no group"}.row(),
+}
+
+// sweeping is a row about trimming: of four entries, a group has settled one.
+type sweeping struct {
+	taken                        bool
+	call                         func(*sweeps) (string, error)
+	before, after, answer, again string
+}
+
+type sweeps struct {
+	f      *fixture
+	right  *stream.Sweep
+	policy stream.Retention
+	ids    []codec.EntryID
+}
+
+func (w sweeping) row() transition {
+	return transition{
+		oom: true, before: w.before, after: w.after, answer: w.answer, again: w.again,
+		prepare: func(f *fixture) (func() (string, error), func() string) {
+			s := &sweeps{f: f, policy: stream.Retention{MaxLength: 1, HardCap: 2, Exact: true}, ids: f.logged(4)}
+			f.reads("g", 1, 0)
+			s.right = f.sweeps(s.policy)
+			key := tier.SweeperKey(f.addr().Scope)
+			if !w.taken {
+				require.NoError(f.t, s.right.Release(f.ctx))
+			}
+			return func() (string, error) { return w.call(s) }, func() string {
+				who := "free"
+				if f.text("HGET", key, "owner") != "" {
+					who = "held"
+				}
+				return fmt.Sprintf("%s, %s entries, dropped %s", who, f.length(), f.text("HGET", f.addr().RetentionKey(), tier.DroppedField("g")))
+			}
+		},
+	}
 }
 
 // onScope runs a script on the hash of a scope.

@@ -1,0 +1,151 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+// Slices of one call: about a millisecond of the server's time for what everybody is through with, and, of what is held, a few for
+// each holder.
+const (
+	trimSlice = 10_000
+	dropSlice = 250
+)
+
+// Trim is what Sweep.Trim takes away of what nobody holds.
+type Trim struct {
+	Keep    int64         // entries that stay, the newest; below 0: no bound
+	Age     time.Duration // after which an entry goes; 0: never
+	Settled bool          // all that everybody is through with goes
+	Exact   bool          // to the last entry; else whole nodes of the server's only
+}
+
+// Trimmed is what one call took away.
+type Trimmed struct {
+	Entries int64
+	More    bool  // there may be more to take: call again
+	Left    int64 // entries of the log
+	// Dropped is from whom entries were taken that it had not settled, and how many: a group, a cursor, or "", the archive.
+	Dropped map[string]int64
+}
+
+// Trim takes a slice of entries away, of at most 10,000, that the policy lets go and that nobody needs: no group, no cursor,
+// nothing that they have parked, and not the archive. The policy is the one that was read, with RetentionOf or Retentions:
+// when the scope has another by now, nothing goes.
+//
+// Errors: ErrSweepLost, ErrPolicyChanged.
+func (s *Sweep) Trim(ctx context.Context, stream string, policy Retention, trim Trim) (Trimmed, error) {
+	bound := func(n int64, is bool) string {
+		if !is {
+			return ""
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	return s.cut(ctx, trimScript, stream, policy, []string{
+		bound(trim.Keep, trim.Keep >= 0), bound(trim.Age.Milliseconds(), trim.Age > 0), digit(trim.Settled), digit(trim.Exact), strconv.Itoa(trimSlice),
+	})
+}
+
+// Drop takes the oldest entries of those above the hard cap of the policy, 250 at most, whoever holds them, and counts from whom. Trim
+// first, or what nobody holds is taken so slowly, too. Errors as for Trim.
+func (s *Sweep) Drop(ctx context.Context, stream string, policy Retention) (Trimmed, error) {
+	if policy.HardCap <= 0 {
+		return Trimmed{}, fmt.Errorf("%w: no hard cap to drop entries for", ErrBadCall)
+	}
+	return s.cut(ctx, dropScript, stream, policy, []string{strconv.FormatInt(policy.HardCap, 10), strconv.Itoa(dropSlice)})
+}
+
+func digit(is bool) string {
+	if is {
+		return "1"
+	}
+	return "0"
+}
+
+// cut runs a script that takes entries away, with all groups and cursors declared.
+func (s *Sweep) cut(ctx context.Context, script *tier.Script, name string, policy Retention, bounds []string) (Trimmed, error) {
+	p, err := newPlace(s.client, tier.Address{Scope: s.scope, Stream: name}.String())
+	if err != nil {
+		return Trimmed{}, err
+	}
+	for range looks {
+		names, retries, err := p.holders(ctx)
+		if err != nil {
+			return Trimmed{}, err
+		}
+		args := append([]string{s.owner, s.held(), tier.RetentionField(name), policy.String()}, bounds...)
+		m, err := s.client.Run(ctx, tier.Call{
+			Script: script,
+			Keys:   append([]string{tier.ScopeKey(s.scope), tier.SweeperKey(s.scope), p.addr.LogKey(), p.addr.CursorsKey(), p.addr.RetentionKey()}, retries...),
+			Args:   append(args, names...),
+		})
+		if err != nil {
+			return Trimmed{}, err
+		}
+		reply, err := tier.Parts(script.Name, m, 5)
+		if err != nil {
+			return Trimmed{}, err
+		}
+		switch code, _ := reply[0].ToString(); code {
+		case "fenced":
+			return Trimmed{}, fmt.Errorf("%w (%s %s)", ErrSweepLost, script.Name, p.addr)
+		case "policy":
+			return Trimmed{}, fmt.Errorf("%w (%s)", ErrPolicyChanged, p.addr)
+		case "ok":
+			dropped, err := reply[4].AsStrSlice()
+			return Trimmed{number(reply[1]), number(reply[2]) > 0, number(reply[3]), counts(dropped)}, err
+		}
+	}
+	return Trimmed{}, fmt.Errorf("stream: %s %s: %w", script.Name, p.addr, errBusy)
+}
+
+// counts reads pairs of a name and a number; nil when there are none.
+func counts(flat []string) map[string]int64 {
+	var m map[string]int64
+	for i := 0; i+1 < len(flat); i += 2 {
+		if m == nil {
+			m = map[string]int64{}
+		}
+		m[flat[i]], _ = strconv.ParseInt(flat[i+1], 10, 64)
+	}
+	return m
+}
+
+// holders lists the groups and cursors, those first whose retry sets it lists as well: another program's group may have a
+// name that makes no key, and has no keys of ours.
+func (p *place) holders(ctx context.Context) (names, retries []string, err error) {
+	cursors, err := p.cursorNames(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	groups, err := p.groupNames(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var foreign []string
+	for _, name := range append(cursors, groups...) {
+		if tier.CheckName("group", name) != nil {
+			foreign = append(foreign, name)
+			continue
+		}
+		names, retries = append(names, name), append(retries, p.addr.RetryKey(name))
+	}
+	return append(names, foreign...), retries, nil
+}
+
+// groupNames are none when there is no log.
+func (p *place) groupNames(ctx context.Context) (names []string, err error) {
+	info := Info{Address: p.addr}
+	if err := info.ask(ctx, p.client); err != nil || info.Groups == 0 {
+		return nil, err
+	}
+	rows, err := groupRows(ctx, p.client, p.addr)
+	for _, row := range rows {
+		names = append(names, row.name)
+	}
+	return names, err
+}

@@ -121,14 +121,10 @@ func (d *desk) beginBatch(size int, wait time.Duration) (batch []turn) {
 	defer d.mu.Unlock()
 	for {
 		if batch = d.gather(batch, size); len(batch) > 0 && wait > 0 {
-			batch = d.fill(batch, size, wait)
-		}
-		batch = slices.DeleteFunc(batch, func(w turn) bool {
-			if w.f.dropped {
-				d.t.finish(w.f, w.m, nil)
+			if batch = d.fill(batch, size, wait); len(batch) == 0 {
+				continue // all was lost, and nobody else is sure to begin what waited for it
 			}
-			return w.f.dropped
-		})
+		}
 		if len(batch) > 0 || d.t.closed {
 			for i := 1; i < len(batch); i++ {
 				batch[i].m.ctx.share(&batch[0].m.ctx)
@@ -151,7 +147,7 @@ func (d *desk) gather(batch []turn, size int) []turn {
 	return batch
 }
 
-// fill waits for more.
+// fill waits for more, and leaves out what was lost meanwhile.
 func (d *desk) fill(batch []turn, size int, wait time.Duration) []turn {
 	over := false
 	timer := time.AfterFunc(wait, func() {
@@ -165,6 +161,13 @@ func (d *desk) fill(batch []turn, size int, wait time.Duration) []turn {
 		d.work.Wait()
 		batch = d.gather(batch, size)
 	}
+	batch = slices.DeleteFunc(batch, func(w turn) bool {
+		if w.f.dropped {
+			d.t.finish(w.f, w.m, nil)
+		}
+		return w.f.dropped
+	})
+	d.wakeLanes(0) // of what was lost
 	return batch
 }
 

@@ -61,6 +61,7 @@ func TestDocumentIsComplete(t *testing.T) {
 	for _, c := range []string{
 		"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "check", "version",
 		"stream rm", "stream reset", "group reset", "group pause", "group resume", "group delete", "scope partition", "dead ls", "dead show", "dead redrive", "dead drop", "doctor", "projections", "projections switch", "projections reset", "projections drop",
+		"cron ls", "cron add", "cron rm", "cron run",
 	} {
 		require.Contains(t, string(text), "pipeline "+c)
 		for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(p.ok(append(strings.Fields(c), "--help")...).out, -1) {

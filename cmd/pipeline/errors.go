@@ -11,6 +11,8 @@ import (
 	"github.com/echomq/pipeline/cmd/pipeline/internal/input"
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/queue"
+	"github.com/echomq/pipeline/tier/queue/schedule"
 	"github.com/echomq/pipeline/tier/stream"
 )
 
@@ -49,15 +51,19 @@ func codeOf(err error) int {
 	var usage *usageError
 	var field *input.FieldError
 	var missing notFound
+	var cron *schedule.SyntaxError
+	var zone *schedule.ZoneError
 	switch {
 	case err == nil, errors.Is(err, errOutputClosed):
 		return exitDone
 	case errors.As(err, &usage), errors.As(err, &field),
 		errors.Is(err, tier.ErrName), errors.Is(err, tier.ErrURL),
-		errors.Is(err, codec.ErrID), errors.Is(err, codec.ErrEntryID), errors.Is(err, stream.ErrBadCall):
+		errors.Is(err, codec.ErrID), errors.Is(err, codec.ErrEntryID), errors.Is(err, stream.ErrBadCall),
+		errors.Is(err, queue.ErrBadCall), errors.As(err, &cron), errors.As(err, &zone), errors.Is(err, schedule.ErrInterval):
 		return exitUsage
 	case errors.As(err, &missing), errors.Is(err, stream.ErrNoStream), errors.Is(err, stream.ErrNotFound),
-		errors.Is(err, stream.ErrStreamRemoved), errors.Is(err, stream.ErrGroupDeleted):
+		errors.Is(err, stream.ErrStreamRemoved), errors.Is(err, stream.ErrGroupDeleted),
+		errors.Is(err, queue.ErrNoSchedule), errors.Is(err, queue.ErrNoJob):
 		return exitNotFound
 	case errors.Is(err, errNothing):
 		return exitNothing
@@ -85,7 +91,7 @@ func stoppedWaiting(err error) bool {
 		errors.Is(err, tier.ErrCancelled) || errors.Is(err, errNothing)
 }
 
-var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|codec|embedded|consumer|input): `)
+var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|queue|schedule|codec|embedded|consumer|input): `)
 
 // flags are what the words of the packages below are called here.
 var flags = strings.NewReplacer("write with Exclusive", "give --exclusive", "write without Exclusive", "leave --exclusive out",

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/when"
 	"github.com/echomq/pipeline/codec"
@@ -68,6 +71,25 @@ func duration(p *time.Duration) *value {
 	return &value{kind: "DUR", set: func(s string) (err error) {
 		*p, err = when.ParseDuration(s)
 		return err
+	}}
+}
+
+// moment is a point of time, in UTC where no zone is given.
+func moment(p *time.Time) *value {
+	return &value{kind: "TIME", set: func(s string) (err error) {
+		*p, err = when.ParseEvent(s)
+		return err
+	}}
+}
+
+// jsonText is one JSON value.
+func jsonText(p *string) *value {
+	return &value{kind: "JSON", set: func(s string) error {
+		if !json.Valid([]byte(s)) || !utf8.ValidString(s) {
+			return errors.New(`want a JSON value, as in {"to":"ann"}`)
+		}
+		*p = s
+		return nil
 	}}
 }
 

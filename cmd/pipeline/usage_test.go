@@ -95,6 +95,23 @@ func TestBadInput(t *testing.T) {
 		{"nobody to ask about letters", "dead drop a/b --group g --all", "there is no terminal to ask on: give --yes"},
 		{"id of a letter", "dead redrive a/b --group g --id x --yes", `--id "x": want the id of a letter (1795957200000-0), or of a message (ORD0STCa4O4Feq)`},
 		{"no id to show", "dead show a/b --group g", "want the id of a dead letter: --id ID ('pipeline dead ls a/b --group g' lists them)"},
+		{"no queue", "cron ls", "want the name of a queue (pipeline cron ls --help)"},
+		{"queue", "cron ls a/b", `queue "a/b": '/' is not one of`},
+		{"reserved queue", "cron ls emq", `queue "emq": this name is reserved`},
+		{"schedule without a name", "cron add q --type t --every 1s", "want a name for the schedule: --name NAME"},
+		{"schedule without a type", "cron add q --name n --every 1s", "want the type of the jobs: --type TYPE"},
+		{"schedule without times", "cron add q --name n --type t", "want when: --cron EXPR or --every DUR"},
+		{"schedule with both times", "cron add q --name n --type t --cron @daily --every 1s", "want when: --cron EXPR or --every DUR"},
+		{"zone of an interval", "cron add q --name n --type t --every 1s --zone UTC", "--zone is that of --cron"},
+		{"anchor of an expression", "cron add q --name n --type t --cron @daily --anchor 2026-11-29", "--anchor is that of --every"},
+		{"anchor", "cron add q --name n --type t --every 1s --anchor soon", `--anchor "soon": want a time as in 2026-11-29T13:00:00Z`},
+		{"cron expression", "cron add q --name n --type t --cron @dayly", `cron expression "@dayly", column 1: `},
+		{"zone", "cron add q --name n --type t --cron @daily --zone Mars/Base", `unknown time zone "Mars/Base"`},
+		{"fine interval", "cron add q --name n --type t --every 1us", "not an interval"},
+		{"catch-up", "cron add q --name n --type t --every 1s --catch-up never", `--catch-up "never": want one of once, skip, all`},
+		{"data", "cron add q --name n --type t --every 1s --data {", `--data "{": want a JSON value`},
+		{"no schedule to remove", "cron rm q --yes", "want the name of a schedule: --name NAME ('pipeline cron ls q' lists them)"},
+		{"nobody to ask about a schedule", "cron rm q --name n", "there is no terminal to ask on: give --yes"},
 		{"scope of a doctor", "doctor shop a/b", "doctor takes scopes: a"},
 		{"demo", "demo now", `"now" is one argument too many`},
 	} {
@@ -112,7 +129,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "check", "doctor", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "cron", "check", "doctor", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

@@ -33,25 +33,35 @@ func AppendJSON(dst []byte, r *codec.Record) []byte {
 	dst = append(dst, r.Position.String()...)
 	dst = append(dst, `","time":"`...)
 	dst = r.Addr.Time().AppendFormat(dst, timeLayout)
-	dst = append(dst, `","type":`...)
-	dst = appendString(dst, r.Type)
-	dst = append(dst, `,"key":`...)
-	dst = appendString(dst, r.Key)
-	dst = append(dst, `,"headers":{`...)
-	for i, h := range r.Headers {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(appendString(dst, h.Key), ':')
-		dst = appendString(dst, h.Value)
-	}
-	dst = append(dst, `},"data":`...)
+	dst = appendHead(append(dst, `",`...), &r.Message)
 	if r.Foreign() || r.Err != nil {
 		dst = appendRaw(dst, r)
 	} else {
 		dst = appendData(dst, &r.Message)
 	}
 	return append(dst, '}')
+}
+
+// AppendMessage appends a message that has no address, as AppendJSON does with one that has.
+func AppendMessage(dst []byte, m *codec.Message) []byte {
+	return append(appendData(appendHead(append(dst, '{'), m), m), '}')
+}
+
+// appendHead appends all but the data, up to their name.
+func appendHead(dst []byte, m *codec.Message) []byte {
+	dst = append(dst, `"type":`...)
+	dst = appendString(dst, m.Type)
+	dst = append(dst, `,"key":`...)
+	dst = appendString(dst, m.Key)
+	dst = append(dst, `,"headers":{`...)
+	for i, h := range m.Headers {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(appendString(dst, h.Key), ':')
+		dst = appendString(dst, h.Value)
+	}
+	return append(dst, `},"data":`...)
 }
 
 // appendRaw appends what there is of an entry that holds no message.

@@ -100,7 +100,7 @@ func (f *fixture) do(cmd string, args ...string) rueidis.RedisMessage {
 	return m
 }
 
-var keyless = map[string]bool{"SCRIPT": true, "CONFIG": true, "XINFO": true, "FLUSHALL": true}
+var keyless = map[string]bool{"SCRIPT": true, "CONFIG": true, "XINFO": true, "FLUSHALL": true, "XGROUP": true, "CLIENT": true, "XREADGROUP": true}
 
 // text is what a command answers, as text.
 func (f *fixture) text(cmd string, args ...string) string {

@@ -1,0 +1,209 @@
+package queue_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/queue"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+func entryOf(l tier.Leased, deliveries int) []tier.Returned {
+	return []tier.Returned{{Held: tier.Held{Entry: l.Entry, Deliveries: deliveries}}}
+}
+
+// TestMemberFenced (B16): what a member does to jobs that another has taken over has no effect; it goes on with what is left to
+// it.
+func TestMemberFenced(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		ids := f.enqueue("a", "b")
+		m, other := f.join(f.workers), f.join(f.workers)
+		mine := f.read(m, 2)
+		f.age("a")
+		taken, _ := f.takeOver(other, 10, 0)
+		require.Len(t, taken, 1)
+		require.Equal(t, ids[0], idOf(taken[0]))
+
+		_, err := m.Settle(f.ctx, entriesOf(mine))
+		require.ErrorIs(t, err, tier.ErrFenced)
+		require.ErrorIs(t, m.Commit(f.ctx, []tier.Ending{dead(mine[0], "no"), dead(mine[1], "no")}), tier.ErrFenced)
+		require.ErrorIs(t, m.Release(f.ctx, entryOf(mine[1], 0), 0), tier.ErrFenced)
+		_, err = m.Renew(f.ctx, entriesOf(mine))
+		require.ErrorIs(t, err, tier.ErrFenced)
+		_, err = m.Read(f.ctx, 1, 0)
+		require.ErrorIs(t, err, tier.ErrFenced)
+		_, err = m.TakeOver(f.ctx, 1, 0)
+		require.True(t, err == nil || err == tier.ErrFenced)
+		f.counts(queue.Counts{Active: 2})
+
+		held, err := m.Sync(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, []tier.Held{{Entry: mine[1].Entry, Deliveries: 1}}, held)
+		n, err := m.Settle(f.ctx, entriesOf(mine)) // of the other one it knows nothing any more
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		f.settle(other, taken...)
+		f.gone(ids...)
+	})
+}
+
+// TestClaimLost (B46): jobs of a claim whose reply was lost are found by Sync, and handed back.
+func TestClaimLost(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f, proxy := setUpProxied(t, tiertest.Private(t, kind))
+			f.enqueue("a")
+			m, other := f.join(f.workers), f.join(f.workers)
+			f.settle(m, f.read(m, 1)...) // it knows the lane
+			ids := f.enqueue("a", "a")
+			proxy.DropReplies(1, sources(t)["claim"].Runs())
+			_, err := m.Read(f.ctx, 2, 0)
+			require.True(t, tier.OutcomeUnknown(err), "%v", err)
+			held, err := m.Sync(f.ctx)
+			require.NoError(t, err)
+			require.Len(t, held, 2)
+			for _, h := range held {
+				require.NoError(t, m.Release(f.ctx, []tier.Returned{{Held: tier.Held{Entry: h.Entry}}}, 0))
+			}
+			taken, _ := f.takeOver(other, 10, 0)
+			require.ElementsMatch(t, ids, idsOf(taken))
+			require.Equal(t, 1, taken[0].Deliveries, "a delivery that nobody saw does not count")
+			require.NoError(t, m.Leave(f.ctx))
+		})
+	}
+}
+
+// TestSettleRepeated: a repetition of a settle whose reply was lost touches no other job, also where that has been given the
+// place of the first.
+func TestSettleRepeated(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f, proxy := setUpProxied(t, tiertest.Private(t, kind))
+			f.enqueue("a")
+			m := f.join(f.workers)
+			l := f.read(m, 1)[0]
+			lane := f.queue.LaneKey("a")
+			page, err := f.raw().Do(f.ctx, f.raw().B().Xrange().Key(lane).Start("-").End("+").Build()).AsXRange()
+			require.NoError(t, err)
+			f.do("SCRIPT", "LOAD", sources(t)["settle"].Text)
+			proxy.DropReplies(1, sources(t)["settle"].Runs())
+			_, err = m.Settle(f.ctx, entriesOf([]tier.Leased{l}))
+			require.True(t, tier.OutcomeUnknown(err), "%v", err)
+			require.Equal(t, "0", f.text("EXISTS", lane))
+
+			other := f.minted() // in the same millisecond
+			f.do("XADD", lane, page[0].ID, "j", other.String(), "m", page[0].FieldValues["m"])
+			f.do("XGROUP", "CREATE", lane, "w", "0")
+			f.do("XREADGROUP", "GROUP", "w", m.Name(), "STREAMS", lane, ">")
+			f.do("HSET", f.queue.JobsKey(), other.String(), page[0].ID+" a")
+			f.do("ZADD", f.queue.LeasedKey(), "1", "a")
+			n, err := m.Settle(f.ctx, entriesOf([]tier.Leased{l}))
+			require.NoError(t, err)
+			require.Zero(t, n)
+			require.Equal(t, queue.Active, f.get(other).State)
+		})
+	}
+}
+
+// TestTakeOverGoesOn (B4, B5, B12, B20): a look goes on where it ended, through lanes longer than a page, takes each job once and no more
+// than it was asked for, and comes to an end.
+func TestTakeOverGoesOn(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		const fresh, aged = 1200, 300
+		f.enqueue(slices.Repeat([]string{"a"}, aged)...)
+		m, other := f.join(f.workers), f.join(f.workers)
+		f.read(m, aged)
+		f.age("a")
+		f.enqueue(append(slices.Repeat([]string{"a"}, fresh), "b")...)
+		f.read(m, fresh)
+		f.read(m, 1)
+		taken, _ := f.takeOver(other, 64, 0)
+		require.Len(t, taken, aged)
+		seen := map[string]bool{}
+		for _, l := range taken {
+			seen[idOf(l).String()] = true
+		}
+		require.Len(t, seen, aged)
+		f.counts(queue.Counts{Active: fresh + aged + 1})
+		more, last := f.takeOver(f.join(f.workers), 64, 0)
+		require.Empty(t, more)
+		require.Zero(t, last.Suspects)
+	})
+}
+
+// TestSuspectsAreTakenAlone: a job that two workers let go of is taken over one at a time, as often as it is looked for.
+func TestSuspectsAreTakenAlone(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.enqueue("a", "a", "a")
+		first, second, third := f.join(f.workers), f.join(f.workers), f.join(f.workers)
+		f.read(first, 3)
+		f.age("a")
+		taken, _ := f.takeOver(second, 10, 0)
+		require.Len(t, taken, 3)
+		f.age("a")
+		taken, last := f.takeOver(third, 10, 1)
+		require.Len(t, taken, 1)
+		require.Equal(t, 3, taken[0].Deliveries)
+		require.Equal(t, 2, last.Suspects)
+	})
+}
+
+// TestBell: a worker that waits has a job at once, and so one that becomes due, from wherever it came.
+func TestBell(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		m := f.join(f.workers)
+		f.none(m)
+		for _, delay := range []time.Duration{0, 100 * time.Millisecond} {
+			got := make(chan time.Time, 1)
+			go func() {
+				leased, err := m.Read(f.ctx, 1, time.Minute)
+				if err == nil && len(leased) == 1 {
+					got <- time.Now()
+				}
+				close(got)
+			}()
+			tiertest.Eventually(t, time.Minute, func() (bool, string) {
+				m := f.do("CLIENT", "LIST")
+				list, _ := m.ToString()
+				return blocked(list), list
+			})
+			began := time.Now()
+			_, err := f.jobs.Enqueue(f.ctx, queue.Job{Lane: "new" + strconv.Itoa(int(delay)), Delay: delay})
+			require.NoError(t, err)
+			at, ok := <-got
+			require.True(t, ok)
+			require.Less(t, at.Sub(began), delay+700*time.Millisecond, "it did not wait for the end of its request")
+		}
+	})
+}
+
+// blocked says whether a client waits at a bell.
+func blocked(list string) bool { return strings.Contains(list, "cmd=blpop") }
+
+// TestBellLost: a ring that nobody hears is covered by a beat.
+func TestBellLost(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	m := f.join(f.workers)
+	f.none(m)
+	hidden := f.queue.WorkersKey() + ":hidden"
+	f.do("RENAME", f.queue.WorkersKey(), hidden) // without workers no bell rings
+	f.enqueue("a")
+	require.Equal(t, "0", f.text("EXISTS", f.queue.WakeKey()))
+	f.do("RENAME", hidden, f.queue.WorkersKey())
+	leased, err := m.Read(f.ctx, 1, 10*time.Second)
+	require.NoError(t, err)
+	require.Len(t, leased, 1)
+}

@@ -50,6 +50,9 @@ func (r *run) renew(entries []codec.EntryID) bool {
 	return r.call(r.calls, "renew", func() error {
 		entries = r.desk.inFlight(entries)
 		gone, err := r.member.Renew(r.calls, entries)
+		if c, ok := r.member.(canceller); ok && err == nil {
+			r.cancel(c.Cancelled())
+		}
 		if err != nil || len(gone) == 0 {
 			return err
 		}

@@ -64,6 +64,14 @@ func (h *handling) live() *ending {
 	}
 }
 
+// cause is why the context has ended, if anybody could have seen it.
+func (h *handling) cause() error {
+	if is := h.ending.Load(); is != nil && is != &over {
+		return context.Cause(is.Context)
+	}
+	return nil
+}
+
 func (h *handling) Done() <-chan struct{} { return h.live().Done() }
 
 func (h *handling) Err() error {

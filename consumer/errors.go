@@ -29,6 +29,12 @@ var (
 	ErrConfig = errors.New("consumer: bad config")
 )
 
+// CancelledError is the cause with which a handler's context ends when its job was cancelled. When the handler returns an
+// error then, the job is dead for this reason; when it returns nil, it is done.
+type CancelledError struct{ Reason string }
+
+func (e *CancelledError) Error() string { return "consumer: cancelled: " + e.Reason }
+
 // errGoexit is the failure of a handler that ended its goroutine, as testing.T.FailNow does.
 var errGoexit = errors.New("consumer: the handler ended its goroutine (runtime.Goexit)")
 

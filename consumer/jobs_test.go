@@ -80,3 +80,61 @@ func TestJobs(t *testing.T) {
 		require.NoError(t, enqueuer.Close(t.Context()))
 	})
 }
+
+// TestCancel: the handler of a job that is cancelled elsewhere is told, and why; if it fails then, the job is dead; if not, it is
+// done. One that nobody has is gone at once.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		name := tiertest.AuditedScope(t, server)
+		client := tiertest.Dial(t, server)
+		jobs, err := queue.NewClient(client, queue.Config{Queue: name})
+		require.NoError(t, err)
+		workers, err := queue.NewWorkers(client, queue.WorkersConfig{Queue: name, Lease: queue.MinLease})
+		require.NoError(t, err)
+		ids := map[string]codec.ID{}
+		for _, kind := range []string{"heeds", "finishes", "waits"} {
+			job := queue.Job{Message: codec.Message{Type: kind}, Terms: tier.Terms{Keep: time.Hour}}
+			if kind == "waits" {
+				job.Delay = time.Hour
+			}
+			ids[kind], err = jobs.Enqueue(t.Context(), job)
+			require.NoError(t, err)
+		}
+		entered, causes := make(chan string, 2), make(chan error, 2)
+		c, err := consumer.New(consumer.Jobs(workers), func(ctx context.Context, d *consumer.Delivery) error {
+			entered <- d.Type
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			if d.Type == "finishes" {
+				return nil
+			}
+			return ctx.Err()
+		}, consumer.Config{})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		get(t, entered)
+		get(t, entered)
+		for kind, id := range ids {
+			running, err := jobs.Cancel(t.Context(), id, "not wanted")
+			require.NoError(t, err)
+			require.Equal(t, kind != "waits", running)
+		}
+		for range 2 {
+			require.Equal(t, &consumer.CancelledError{Reason: "not wanted"}, get(t, causes))
+		}
+		o, err := jobs.Wait(t.Context(), ids["heeds"])
+		require.NoError(t, err)
+		require.Equal(t, queue.Outcome{Reason: "consumer: cancelled: not wanted"}, o)
+		o, err = jobs.Wait(t.Context(), ids["finishes"])
+		require.NoError(t, err)
+		require.True(t, o.Done)
+		_, err = jobs.Get(t.Context(), ids["waits"])
+		require.ErrorIs(t, err, queue.ErrNoJob)
+		stop()
+		require.NoError(t, <-ended)
+		require.NoError(t, jobs.Close(context.WithoutCancel(t.Context())))
+	})
+}

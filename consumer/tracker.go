@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -233,6 +234,9 @@ func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
 	default:
 		if n := len(m.outputs); err == nil && n > MaxOutputs {
 			err = Permanent(fmt.Errorf("consumer: %d outputs, at most %d", n, MaxOutputs))
+		}
+		if c, ok := errors.AsType[*CancelledError](m.ctx.cause()); ok && err != nil {
+			err = Permanent(c)
 		}
 		o = outcomeOf(err)
 		var reason string

@@ -1,6 +1,7 @@
 #!lua
 -- Ends deliveries of jobs with all that comes of them: active -> done, with a result; scheduled again; or dead. A job that is
--- not where the caller has it is left alone: an earlier sending ended it, or it is another's.
+-- not where the caller has it is left alone: an earlier sending ended it, or it is another's. One that is cancelled is not
+-- scheduled again.
 -- KEYS[1] workers  HASH  only looked at
 -- KEYS[2] jobs     HASH
 -- KEYS[3] ring     ZSET
@@ -74,7 +75,11 @@ for i = 3, #ARGV, args do
   local held = call('HGET', jobs, id) == entry .. ' ' .. name and call('XRANGE', log, entry, entry)[1]
   if held and call('XACK', log, 'w', entry) == 1 then
     ended = ended + 1
-    call('HDEL', told, id)
+    local cancelled = call('HGET', told, id)
+    if cancelled then
+      call('HDEL', told, id)
+      if what == 'again' then what, ms, text = 'dead', 0, 'cancelled: ' .. cancelled end
+    end
     if what ~= 'again' then free(held[2], id) end
     if what == 'done' then
       call('HDEL', jobs, id)

@@ -1,0 +1,55 @@
+package retention
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/echomq/pipeline/tier"
+)
+
+// metrics of one sweeper. Sweepers of one process on one scope share their series.
+type metrics struct {
+	scope    string
+	sweeping prometheus.Gauge
+	beats    prometheus.Counter
+	failures prometheus.Counter
+	trimmed  *prometheus.CounterVec
+	dropped  *prometheus.CounterVec
+	over     *prometheus.GaugeVec
+	held     *prometheus.GaugeVec
+	failed   *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer, scope string) *metrics {
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return tier.Register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "echomq", Subsystem: "retention", Name: name, Help: help}, append([]string{"scope"}, labels...)))
+	}
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return tier.Register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "echomq", Subsystem: "retention", Name: name, Help: help}, append([]string{"scope"}, labels...)))
+	}
+	return &metrics{
+		scope:    scope,
+		sweeping: gauges("sweeping", "1 while this sweeper holds the right to trim; of all that run for a scope one does.").WithLabelValues(scope),
+		beats:    counters("beats_total", "Times that the streams of the scope were gone through.").WithLabelValues(scope),
+		failures: counters("beat_failures_total", "Beats that ended before all streams had their turn: the server failed, or the right was lost.").WithLabelValues(scope),
+		trimmed:  counters("trimmed_entries_total", "Entries that policies took away, what was dropped included.", "stream"),
+		dropped:  counters("dropped_entries_total", "Entries that a hard cap took from a group or a cursor that had not settled them; without a group, from the archive. Someone has lost them.", "stream", "group"),
+		over:     gauges("over_entries", "Entries above the max length of the policy, or what its max bytes come to, after the last beat: what somebody holds.", "stream"),
+		held:     gauges("held_age_seconds", "Age of the first entry that somebody needs; 0: there is none.", "stream"),
+		failed:   counters("failures_total", "Turns of a stream that failed: nothing more of it goes until that is mended. Someone has to act.", "stream"),
+	}
+}
+
+// turn counts what a stream's turn came to.
+func (m *metrics) turn(s *Swept) {
+	name := s.Address.Stream
+	m.trimmed.WithLabelValues(m.scope, name).Add(float64(s.Entries))
+	for group, n := range s.Dropped {
+		m.dropped.WithLabelValues(m.scope, name, group).Add(float64(n))
+	}
+	if s.Err != nil {
+		m.failed.WithLabelValues(m.scope, name).Inc()
+		return
+	}
+	m.over.WithLabelValues(m.scope, name).Set(float64(s.Over))
+	m.held.WithLabelValues(m.scope, name).Set(s.HeldAge.Seconds())
+}

@@ -111,6 +111,15 @@ func (q Queue) JobsDueKey() string { return q.key("due") }
 // BuriedKey is the sorted set of dead jobs: when each died.
 func (q Queue) BuriedKey() string { return q.key("dead") }
 
+// WaitingKey is the sorted set of jobs that wait for their children: since when each does.
+func (q Queue) WaitingKey() string { return q.key("waiting") }
+
+// ChildrenKey is the hash of a job's children: which are open, and what the others came to.
+func (q Queue) ChildrenKey(job string) string { return q.key("flow:" + job) }
+
+// OutboxKey is the stream of what a queue has to tell others, or its own waiting jobs.
+func (q Queue) OutboxKey() string { return q.key("outbox") }
+
 // WorkersKey is the hash of a queue's workers: their numbers and beats.
 func (q Queue) WorkersKey() string { return q.key("owners") }
 

@@ -61,6 +61,9 @@ func queueKeys(q tier.Queue) map[string]string {
 		"ResultKey":      q.ResultKey("j"),
 		"SchedulesKey":   q.SchedulesKey(),
 		"OccurrencesKey": q.OccurrencesKey(),
+		"WaitingKey":     q.WaitingKey(),
+		"ChildrenKey":    q.ChildrenKey("j"),
+		"OutboxKey":      q.OutboxKey(),
 	}
 }
 
@@ -172,7 +175,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	for name, key := range queueKeys("s") {
 		want[name] = key
 	}
-	for name, last := range map[string]string{"LaneKey": "<lane>", "CallsKey": "<producer>", "ResultKey": "<job>"} {
+	for name, last := range map[string]string{"LaneKey": "<lane>", "CallsKey": "<producer>", "ResultKey": "<job>", "ChildrenKey": "<job>"} {
 		want[name] = want[name][:len(want[name])-1] + last
 	}
 	require.Equal(t, want, documented)

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/rueidis"
-
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -21,7 +19,8 @@ const (
 
 // Check audits a queue: that keys hold their types; that each job is in the one place that its row says, and nothing elsewhere
 // is of a job without a row; that what lanes hold are jobs, that active ones are leased by a worker and looked at, and that lanes
-// with ready ones have their turn; that workers have a number and a beat; that schedules can be read and are due some time. The
+// with ready ones have their turn; that workers have a number and a beat; that schedules can be read and are due some time;
+// that who waits for children waits for some that are there, see [Stuck], and that nothing is kept of children whose parent is no more. The
 // error joins a *tier.Finding for each broken invariant, or is that of the server. Nothing is changed; the queue may be at work.
 func Check(ctx context.Context, client *tier.Client, queue string) error {
 	if err := tier.CheckName("scope", queue); err != nil {
@@ -32,7 +31,7 @@ func Check(ctx context.Context, client *tier.Client, queue string) error {
 	if err != nil || len(c.findings) > 0 {
 		return errors.Join(append(c.findings, err)...)
 	}
-	for _, audit := range []func(context.Context) error{c.rows, c.places, c.lanes, c.workers, c.schedules} {
+	for _, audit := range []func(context.Context) error{c.rows, c.places, c.lanes, c.workers, c.schedules, c.flows} {
 		if err := audit(ctx); err != nil {
 			return err
 		}
@@ -64,6 +63,7 @@ func (c *check) types(ctx context.Context) error {
 		q.QueueKey(): "hash", q.LanesKey(): "hash", q.JobsKey(): "hash", q.BodiesKey(): "hash", q.WorkersKey(): "hash",
 		q.RingKey(): "zset", q.LeasedKey(): "zset", q.JobsDueKey(): "zset", q.BuriedKey(): "zset", q.WakeKey(): "list",
 		q.SchedulesKey(): "hash", q.OccurrencesKey(): "zset",
+		q.WaitingKey(): "zset", q.OutboxKey(): "stream",
 	}
 	for key, typ := range want {
 		m, err := c.client.Do(ctx, key, c.client.B().Type().Key(key).Build())
@@ -120,25 +120,36 @@ func (c *check) places(ctx context.Context) error {
 		}
 		return c.jobs(ctx, ids, nil)
 	})
-	for _, key := range []string{c.queue.JobsDueKey(), c.queue.BuriedKey()} {
-		for cursor, more := uint64(0), true; more && err == nil; more = cursor != 0 {
-			var m rueidis.RedisMessage
-			if m, err = c.client.Do(ctx, key, c.client.B().Zscan().Key(key).Cursor(cursor).Count(checkPage).Build()); err != nil {
-				return err
-			}
-			page, scanErr := m.AsScanEntry()
-			if scanErr != nil {
-				return tier.Wrap("ZSCAN", key, scanErr)
-			}
-			var ids []string
-			for i := 0; i+1 < len(page.Elements); i += 2 {
-				ids = append(ids, page.Elements[i])
-			}
-			cursor = page.Cursor
-			err = c.jobs(ctx, ids, nil)
+	for _, key := range []string{c.queue.JobsDueKey(), c.queue.BuriedKey(), c.queue.WaitingKey()} {
+		if err == nil {
+			err = scanSet(ctx, c.client, key, func(ctx context.Context, ids []string) error { return c.jobs(ctx, ids, nil) })
 		}
 	}
 	return err
+}
+
+// scanSet goes through a sorted set by pages.
+func scanSet(ctx context.Context, client *tier.Client, key string, page func(context.Context, []string) error) error {
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		m, err := client.Do(ctx, key, client.B().Zscan().Key(key).Cursor(cursor).Count(checkPage).Build())
+		if err != nil {
+			return err
+		}
+		set, err := m.AsScanEntry()
+		if err != nil {
+			return tier.Wrap("ZSCAN", key, err)
+		}
+		var ids []string
+		for i := 0; i+1 < len(set.Elements); i += 2 {
+			ids = append(ids, set.Elements[i])
+		}
+		if cursor = set.Cursor; len(ids) > 0 {
+			if err := page(ctx, ids); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // jobs audits jobs, as far as they are in the lanes; again those that have gone elsewhere meanwhile.
@@ -147,7 +158,7 @@ func (c *check) jobs(ctx context.Context, ids []string, lanes map[string]bool) e
 	for len(ids) > 0 {
 		n := min(len(ids), checkPage)
 		page, names := ids[:n], make([]string, 0, len(lanes))
-		keys := []string{q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey()}
+		keys := []string{q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.WaitingKey()}
 		for lane := range lanes {
 			if tier.CheckName("lane", lane) == nil {
 				keys, names = append(keys, q.LaneKey(lane)), append(names, lane)

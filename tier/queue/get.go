@@ -143,6 +143,7 @@ type Counts struct {
 	Ready     int64
 	Active    int64
 	Scheduled int64 // and those to be tried again
+	Waiting   int64 // for their children
 	Dead      int64
 }
 
@@ -170,7 +171,7 @@ func (c *Client) Counts(ctx context.Context) (Counts, error) {
 
 // count counts, as far as jobs are active in the lanes, and tells which others there are.
 func (c *Client) count(ctx context.Context, lanes []string) (total Counts, others []string, err error) {
-	keys := []string{c.queue.JobsKey(), c.queue.JobsDueKey(), c.queue.BuriedKey(), c.queue.LeasedKey()}
+	keys := []string{c.queue.JobsKey(), c.queue.JobsDueKey(), c.queue.BuriedKey(), c.queue.WaitingKey(), c.queue.LeasedKey()}
 	for _, lane := range lanes {
 		keys = append(keys, c.queue.LaneKey(lane))
 	}
@@ -178,16 +179,16 @@ func (c *Client) count(ctx context.Context, lanes []string) (total Counts, other
 	if err != nil {
 		return total, nil, err
 	}
-	parts, err := tier.Parts("counts", m, 5)
+	parts, err := tier.Parts("counts", m, 6)
 	if err != nil {
 		return total, nil, err
 	}
-	var n [4]int64
+	var n [5]int64
 	for i := range n {
 		if n[i], err = parts[i].AsInt64(); err != nil {
 			return total, nil, err
 		}
 	}
-	others, err = parts[4].AsStrSlice()
-	return Counts{Ready: n[0] - n[1] - n[2] - n[3], Active: n[3], Scheduled: n[1], Dead: n[2]}, others, err
+	others, err = parts[5].AsStrSlice()
+	return Counts{Ready: n[0] - n[1] - n[2] - n[3] - n[4], Active: n[4], Scheduled: n[1], Waiting: n[3], Dead: n[2]}, others, err
 }

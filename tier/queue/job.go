@@ -99,6 +99,7 @@ const (
 	Active    State = "active"    // in its lane, leased by a worker
 	Scheduled State = "scheduled" // until its time comes
 	Retry     State = "retry"     // the same, after an attempt that failed or was put off
+	Waiting   State = "waiting"   // until its children have ended
 	Dead      State = "dead"      // given up
 )
 
@@ -107,11 +108,11 @@ type row struct {
 	state    State // Ready for Active, too
 	lane     string
 	entry    string
-	at       time.Time // due, or died
+	at       time.Time // due, or died; of a waiting one: not due before
 	attempts int
 }
 
-var letters = map[string]State{"s": Scheduled, "r": Retry, "d": Dead}
+var letters = map[string]State{"s": Scheduled, "r": Retry, "w": Waiting, "d": Dead}
 
 func parseRow(text string) (row, bool) {
 	words := strings.Split(text, " ")

@@ -77,11 +77,12 @@ func (c *Client) DrainLane(ctx context.Context, lane string) (drained int, err e
 	}
 	q := c.queue
 	for {
-		n, err := c.run(ctx, drainScript, []string{q.JobsKey(), q.UniqueKey(), q.LeasedKey(), q.LaneKey(lane)}, lane, strconv.Itoa(drainPage))
+		n, err := c.run(ctx, drainScript, []string{q.JobsKey(), q.UniqueKey(), q.LeasedKey(), q.OutboxKey(), q.LaneKey(lane)}, lane, strconv.Itoa(drainPage))
 		if err != nil || n == 0 {
 			return drained, err
 		}
 		drained += n
+		c.forward(ctx)
 	}
 }
 

@@ -31,6 +31,8 @@ type Member struct {
 	known  outlook                  // as of the last claim
 	look   sight                    // of the look under way
 	told   map[codec.EntryID]string // jobs that are cancelled, and why, since Cancelled was asked
+	swept  time.Time                // when the member last looked for what is stranded in the outbox
+	behind bool                     // the last delivery from the outbox failed
 }
 
 // Name of the worker.
@@ -46,6 +48,7 @@ type holding struct {
 	entry string
 	base  int           // attempts before it came to this entry
 	plain bool          // nothing else is to be done when it is done
+	kin   bool          // it is of a flow
 	keep  time.Duration // what it came to
 }
 

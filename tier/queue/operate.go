@@ -54,7 +54,7 @@ func (c *Client) remove(ctx context.Context, id codec.ID, reason string) (runnin
 	what, err := c.inItsLane(ctx, func(lane string) tier.Call {
 		keys := []string{
 			q.WorkersKey(), q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.WakeKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(),
-			q.UniqueKey(), q.CancelledKey(), q.ResultKey(id.String()), q.LaneKey(lane),
+			q.UniqueKey(), q.CancelledKey(), q.ResultKey(id.String()), q.WaitingKey(), q.OutboxKey(), q.LaneKey(lane),
 		}
 		return tier.Call{Script: removeScript, Keys: keys, Args: []string{id.String(), lane, reason}}
 	})
@@ -65,8 +65,11 @@ func (c *Client) remove(ctx context.Context, id codec.ID, reason string) (runnin
 		return false, fmt.Errorf("%w (%s in %s)", ErrNoJob, id, q)
 	case what == "active":
 		return true, fmt.Errorf("%w (%s)", ErrActive, id)
+	case what == "told":
+		return true, nil
 	}
-	return what == "told", nil
+	c.forward(ctx)
+	return false, nil
 }
 
 // inItsLane makes a call that has to declare the lane of a job, which the server knows.

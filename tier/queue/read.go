@@ -255,8 +255,10 @@ func readJob(lane string, m rueidis.RedisMessage, deliveries int) (j leasedJob, 
 			j.job = fields[i+1]
 		case fieldAttempts:
 			base, _ = strconv.Atoi(fields[i+1])
-		case fieldUnique, fieldParent:
+		case fieldUnique:
 			j.plain = false
+		case fieldParent:
+			j.plain, j.kin = false, true
 		case fieldOptions:
 			j.Terms = termsOf(fields[i+1])
 			j.keep = j.Terms.Keep

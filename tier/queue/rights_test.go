@@ -55,6 +55,13 @@ func enqueuerWork(f *fixture, client *tier.Client) error {
 	if _, err := jobs.Counts(f.ctx); err != nil {
 		return err
 	}
+	flow, err := jobs.EnqueueFlow(f.ctx, queue.FanIn(queue.Job{Lane: "flow"}, queue.Job{Delay: time.Hour}))
+	if err != nil {
+		return err
+	}
+	if _, err := jobs.Children(f.ctx, flow); err != nil {
+		return err
+	}
 	ended := make(chan error, 1)
 	go func() {
 		_, err := jobs.Wait(f.ctx, receipts[2].ID)
@@ -126,7 +133,16 @@ func workerWork(f *fixture, client *tier.Client) error {
 	if _, err := m.Read(f.ctx, 1, 200*time.Millisecond); err != nil {
 		return err
 	}
-	return errors.Join(m.Retire(f.ctx), m.Leave(f.ctx))
+	jobs, err := queue.NewClient(client, queue.Config{Queue: string(f.queue)})
+	if err != nil {
+		return err
+	}
+	f.flow(queue.Chain(queue.Job{}, queue.Job{Delay: time.Hour}))
+	if more, err = m.Read(f.ctx, 10, time.Second); err != nil {
+		return err
+	}
+	f.undelivered(func() { _, err = m.Settle(f.ctx, entriesOf(more)) })
+	return errors.Join(err, jobs.Forward(f.ctx), m.Retire(f.ctx), m.Leave(f.ctx))
 }
 
 func operatorWork(f *fixture, client *tier.Client) error {
@@ -144,6 +160,10 @@ func operatorWork(f *fixture, client *tier.Client) error {
 	_, err5 := jobs.Retry(f.ctx, ids[0])
 	_, err6 := jobs.Cancel(f.ctx, ids[0], "")
 	err7 := jobs.Move(f.ctx, ids[1], "c")
+	flow := queue.Chain(queue.Job{Delay: time.Hour}, queue.Job{})
+	f.flow(flow)
+	f.undelivered(func() { err7 = errors.Join(err7, jobs.Remove(f.ctx, flow.Children[0].ID)) })
+	err7 = errors.Join(err7, jobs.Forward(f.ctx))
 	_, err8 := jobs.Drain(f.ctx)
 	_, err9 := jobs.Counts(f.ctx)
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, jobs.Pause(f.ctx)); err != nil {

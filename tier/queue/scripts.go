@@ -12,6 +12,8 @@ var luaFiles embed.FS
 // The transitions. Each is one file; its header says what it does.
 var (
 	enqueueScript       = load("enqueue")
+	flowScript          = load("enqueue_flow")
+	noteScript          = load("note")
 	claimScript         = load("claim")
 	settleScript        = load("settle")
 	commitScript        = load("commit")

@@ -79,7 +79,8 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 	}
 	q := m.workers.queue
 	entry := func(i int) codec.EntryID { return entries[i].Entry }
-	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.UniqueKey(), q.CancelledKey()), m.identify()
+	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.UniqueKey(), q.CancelledKey(), q.OutboxKey()), m.identify()
+	kin := false
 	lanes, results := m.lanesOf(len(entries), entry), []string(nil)
 	for k, l := range lanes {
 		keys = append(keys, q.LaneKey(l.lane))
@@ -90,6 +91,7 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 				return err
 			}
 			args = append(append(args, strconv.Itoa(k+1), h.lane, h.entry, h.job), how...)
+			kin = kin || h.kin
 			if h.keep == 0 {
 				args = append(args, "0", "0")
 				continue
@@ -99,10 +101,14 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 		}
 	}
 	_, err := m.fenced(ctx, commitScript, append(keys, results...), args)
-	if err == nil {
-		m.letGo(len(entries), entry)
+	if err != nil {
+		return err
 	}
-	return err
+	m.letGo(len(entries), entry)
+	if kin {
+		m.forward(ctx)
+	}
+	return nil
 }
 
 // ended is how a job ends, as commit.lua takes it.

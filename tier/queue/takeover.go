@@ -28,8 +28,10 @@ type sight struct {
 
 // TakeOver takes up to n jobs over whose lease has ended, wherever they are held, this member included; among them at most
 // the given number of suspects, which two workers or more have let go of. One call looks at one page of the lanes that are due
-// for it; Done says that no other lane is. Where the last claim has told that none is, nothing is sent.
+// for it; Done says that no other lane is. Where the last claim has told that none is, nothing is sent. Every few seconds it delivers
+// what is stranded in the outbox.
 func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, error) {
+	m.sweep(ctx)
 	m.mu.Lock()
 	known, look := m.known, m.look
 	m.mu.Unlock()

@@ -96,6 +96,26 @@ var transitions = map[string]transition{
 		}
 		return fmt.Sprint(receipts[0].Err, receipts[1].Err), nil
 	}, before: "me:1 me:1 ready scheduled done members 2", after: "me:1 me:1 ready scheduled ready members 2", answer: "<nil> " + queue.ErrDuplicate.Error()},
+	"enqueue_flow": {prepare: func(s *scene) {
+		s.ids = append(s.ids, s.minted(), s.minted())
+	}, call: func(s *scene) (string, error) {
+		_, err := s.jobs.EnqueueFlow(s.ctx, &queue.Flow{Job: queue.Job{ID: s.ids[4]}, Children: []*queue.Flow{{Job: queue.Job{ID: s.ids[5]}}}})
+		return "", err
+	}, before: sceneStart[:len(sceneStart)-9] + "done done members 2", after: sceneStart[:len(sceneStart)-9] + "waiting scheduled members 2"},
+	"note": {prepare: func(s *scene) {
+		flows := []*queue.Flow{queue.Chain(jobOf("a"), jobOf("b")), queue.Chain(jobOf("c"), jobOf("d"))}
+		for _, f := range flows {
+			s.ids = append(s.ids, s.flow(f), f.Children[0].ID)
+		}
+		leased := s.take(s.other, 3)
+		s.undelivered(func() {
+			s.settle(s.other, leased[1])
+			s.commit(s.other, dead(leased[2], "no"))
+		})
+	}, call: func(s *scene) (string, error) {
+		s.strand()
+		return "", s.jobs.Forward(s.ctx)
+	}, before: "me:1 me:1 other:1 scheduled waiting done waiting dead members 2", after: "me:1 me:1 other:1 scheduled scheduled done dead dead members 2"},
 	"claim": {oom: true, prepare: func(s *scene) { // it knows the lanes
 		s.commit(s.other, again(s.read(s.other, 1)[0], 0))
 		_, err := s.other.Due(s.ctx, 10)
@@ -154,7 +174,7 @@ var transitions = map[string]transition{
 	"counts": {oom: true, call: func(s *scene) (string, error) {
 		counts, err := s.jobs.Counts(s.ctx)
 		return fmt.Sprint(counts), err
-	}, after: sceneStart, answer: "{1 2 1 0}"},
+	}, after: sceneStart, answer: "{1 2 1 0 0}"},
 	"schedules": {oom: true, prepare: declareReport, call: func(s *scene) (string, error) {
 		list, err := queue.NewSchedules(s.jobs).List(s.ctx)
 		return fmt.Sprint(len(list)), err

@@ -4,35 +4,38 @@
 -- KEYS[2] bodies   HASH
 -- KEYS[3] due      ZSET
 -- KEYS[4] dead     ZSET
--- KEYS[5..] logs   STREAM  of lanes
+-- KEYS[5] waiting  ZSET
+-- KEYS[6..] logs   STREAM  of lanes
 -- ARGV[1] count    of lanes
 -- ARGV[2..]        names of the lanes; ids of the jobs
 -- Replies for each job: '' when all is well or there is no such job | '?<lane>' of a lane that was not declared | what is broken
-local jobs, bodies, due, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local jobs, bodies, due, dead, waiting = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local count = tonumber(ARGV[1])
 local call = redis.call
 
 local declared = {}
-for i = 5, #KEYS do declared[ARGV[i - 3]] = i end
+for i = 6, #KEYS do declared[ARGV[i - 4]] = i end
 local function broken(id)
   local row = call('HGET', jobs, id)
-  local body, waits, died = call('HEXISTS', bodies, id) == 1, call('ZSCORE', due, id), call('ZSCORE', dead, id)
+  local body, waits, died, parent = call('HEXISTS', bodies, id) == 1, call('ZSCORE', due, id), call('ZSCORE', dead, id), call('ZSCORE', waiting, id)
   if not row then
     if body then return 'has a body and no row' end
     if waits then return 'is due and has no row' end
     if died then return 'is dead and has no row' end
+    if parent then return 'waits for children and has no row' end
     return ''
   end
-  local letter, ms, name = string.match(row, '^([srd]) (%d+) %d+ (.+)$')
+  local letter, ms, name = string.match(row, '^([srwd]) (%d+) %d+ (.+)$')
   if letter then
     if not body then return 'has no body: ' .. row end
-    if (letter == 'd') ~= not not died or (letter == 'd') == not not waits then return 'is not where its row says: ' .. row end
-    if tonumber(waits or died) ~= tonumber(ms) then return 'is due, or died, at another time than its row says: ' .. row end
+    local at = {s = waits, r = waits, w = parent, d = died}
+    if not at[letter] or (waits and 1 or 0) + (died and 1 or 0) + (parent and 1 or 0) > 1 then return 'is not where its row says: ' .. row end
+    if letter ~= 'w' and tonumber(at[letter]) ~= tonumber(ms) then return 'is due, or died, at another time than its row says: ' .. row end
     return ''
   end
   local entry, lane = string.match(row, '^(%d+%-%d+) (.+)$')
   if not entry then return 'has a row that is none: ' .. row end
-  if body or waits or died then return 'is in its lane, and elsewhere: ' .. row end
+  if body or waits or died or parent then return 'is in its lane, and elsewhere: ' .. row end
   if not declared[lane] then return '?' .. lane end
   local log = KEYS[declared[lane]]
   local held = call('XRANGE', log, entry, entry)[1]

@@ -1,7 +1,7 @@
 #!lua
--- Ends deliveries of jobs with all that comes of them: active -> done, with a result; scheduled again; or dead. A job that is
--- not where the caller has it is left alone: an earlier sending ended it, or it is another's. One that is cancelled is not
--- scheduled again.
+-- Ends deliveries of jobs with all that comes of them: active -> done, with a result; scheduled again; or dead. Of a job
+-- of a flow that has ended, the outbox is told. A job that is not where the caller has it is left alone: an earlier sending
+-- ended it, or it is another's. One that is cancelled is not scheduled again.
 -- KEYS[1] workers  HASH  only looked at
 -- KEYS[2] jobs     HASH
 -- KEYS[3] ring     ZSET
@@ -13,7 +13,8 @@
 -- KEYS[9] dead     ZSET
 -- KEYS[10] unique  HASH
 -- KEYS[11] told    HASH  active job -> why it is cancelled
--- KEYS[12..] keys  STREAM  of lanes, then LIST of results
+-- KEYS[12] outbox  STREAM
+-- KEYS[13..] keys  STREAM  of lanes, then LIST of results
 -- ARGV[1] member   name
 -- ARGV[2] number   of the member
 -- ARGV[3..]        for each job: number of its lane's key, name of the lane, entry, id, attempts that count, then
@@ -21,19 +22,20 @@
 --   key, or 0 and 0
 -- Replies how many were ended, or -1 when fenced
 local workers, jobs, ring, terms, leased, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local bodies, due, dead, unique, told = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local bodies, due, dead, unique, told, outbox = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local member, number = ARGV[1], ARGV[2]
 local args = 10
 local call = redis.call
 
 if call('HGET', workers, member) ~= number then return -1 end
 for i = 3, #ARGV, args do
-  local log = KEYS[11 + ARGV[i]]
+  local log = KEYS[12 + ARGV[i]]
   call('XLEN', log)
 end
 -- Asked first, since a right that is lacking must not show halfway.
 for _, cmd in ipairs({{'HSET', bodies, 'f', ''}, {'HDEL', jobs, 'f'}, {'HDEL', unique, 'f'}, {'PEXPIRE', dead, '1'}, {'ZADD', due, '0', 'm'}, {'XDEL', ring, '0-1'}, {'DEL', ring},
-  {'ZREM', leased, 'm'}, {'XPENDING', ring, 'w'}, {'LLEN', wake}, {'HLEN', workers}, {'RPUSH', wake, '1'}}) do
+  {'ZREM', leased, 'm'}, {'XPENDING', ring, 'w'}, {'LLEN', wake}, {'HLEN', workers}, {'RPUSH', wake, '1'},
+  {'EXISTS', outbox}, {'XGROUP', 'CREATE', outbox, 'w', '0'}, {'XADD', outbox, '*', 'j', ''}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
   end
@@ -53,24 +55,31 @@ local function vacate(log, name)
   end
 end
 -- vacate end
--- What a job holds outside a lane: [message, options, unique key, parent, why it failed last].
-local function body(entry, reason)
+local function fields(entry)
   local held = {m = '', o = '', u = '', p = ''}
   for k = 1, #entry[2], 2 do held[entry[2][k]] = entry[2][k + 1] end
-  return cmsgpack.pack({held.m, held.o, held.u, held.p, reason})
+  return held
 end
+-- tell begin: that a job of a flow has ended, and how, goes to the outbox, for whom it concerns.
+local function tell(id, family, outcome, text)
+  if call('EXISTS', outbox) == 0 then call('XGROUP', 'CREATE', outbox, 'w', '0', 'MKSTREAM') end
+  call('XADD', outbox, '*', 'j', id, 'p', family, 'e', outcome, 't', text)
+end
+-- tell end
 -- Frees the unique key of a job that has it until it has ended.
-local function free(fields, id)
-  for k = 5, #fields, 2 do
-    local key = fields[k] == 'u' and string.match(fields[k + 1], '^[sd](.*)$')
-    if key and string.match(call('HGET', unique, key) or '', '^%S+') == id then call('HDEL', unique, key) end
-  end
+local function free(held, id)
+  local key = string.match(held, '^[sd](.*)$')
+  if key and string.match(call('HGET', unique, key) or '', '^%S+') == id then call('HDEL', unique, key) end
 end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local function expired(options)
+  local readable, terms = pcall(cmsgpack.unpack, options)
+  return readable and type(terms) == 'table' and (terms.d or now) < now
+end
 local first_due, ended = call('ZRANGE', due, 0, 0, 'WITHSCORES')[2], 0
 for i = 3, #ARGV, args do
-  local log = KEYS[11 + ARGV[i]]
+  local log = KEYS[12 + ARGV[i]]
   local name, entry, id, attempts, what, ms, text, keep, at = unpack(ARGV, i + 1, i + 9)
   local held = call('HGET', jobs, id) == entry .. ' ' .. name and call('XRANGE', log, entry, entry)[1]
   if held and call('XACK', log, 'w', entry) == 1 then
@@ -80,11 +89,15 @@ for i = 3, #ARGV, args do
       call('HDEL', told, id)
       if what == 'again' then what, ms, text = 'dead', 0, 'cancelled: ' .. cancelled end
     end
-    if what ~= 'again' then free(held[2], id) end
+    local job = fields(held)
+    if what ~= 'again' then
+      free(job.u, id)
+      if job.p ~= '' then tell(id, job.p, what == 'done' and 'completed' or cancelled and 'cancelled' or expired(job.o) and 'expired' or 'dead', text) end
+    end
     if what == 'done' then
       call('HDEL', jobs, id)
     else
-      call('HSET', bodies, id, body(held, text))
+      call('HSET', bodies, id, cmsgpack.pack({job.m, job.o, job.u, job.p, text})) -- the last is why it failed
       local when = string.format('%.0f', now + ms)
       if what == 'again' then
         call('ZADD', due, when, id)
@@ -95,7 +108,7 @@ for i = 3, #ARGV, args do
       end
     end
     if at ~= '0' and what ~= 'again' then
-      local result = KEYS[11 + at]
+      local result = KEYS[12 + at]
       call('DEL', result)
       call('RPUSH', result, what .. ' ' .. text)
       call('PEXPIRE', result, keep)

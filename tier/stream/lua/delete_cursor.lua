@@ -4,12 +4,12 @@
 -- KEYS[2] retry    ZSET
 -- KEYS[3] open     HASH
 -- ARGV[1] name     of the cursor
--- Replies 1 | 0 when there is no such cursor
+-- Replies 1 | -1 when there is no such cursor
 local cursors, retry, open = KEYS[1], KEYS[2], KEYS[3]
 local name = ARGV[1]
 local call = redis.call
 
-if call('HEXISTS', cursors, name .. ':epoch') == 0 then return 0 end
+if call('HEXISTS', cursors, name .. ':epoch') == 0 then return -1 end
 for _, cmd in ipairs({{'HSET', cursors, 'f', ''}, {'HDEL', cursors, 'f'}, {'DEL', retry, open}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then -- a right that is lacking must not show after the first write
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")

@@ -8,13 +8,13 @@
 -- ARGV[1] name     of the cursor
 -- ARGV[2] after    id after which it reads; '$' for what is new
 -- ARGV[3] start    the first message's id as declared
--- Replies 1 | 0 when there is no such cursor
+-- Replies 1 | -1 when there is no such cursor
 local log, cursors, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local name, after, start = ARGV[1], ARGV[2], ARGV[3]
 local call = redis.call
 
 local epoch = call('HGET', cursors, name .. ':epoch')
-if not epoch then return 0 end
+if not epoch then return -1 end
 local last, added, length = '0-0', 0, 0
 if call('EXISTS', log) == 1 then
   local info = call('XINFO', 'STREAM', log)

@@ -47,7 +47,7 @@ func (c *check) cursors(ctx context.Context, addr tier.Address, hasLog bool) err
 		if tier.CheckName("cursor", name) != nil {
 			continue
 		}
-		if err := c.cursor(ctx, aside{addr: addr, group: name, cursor: true}, rows[name]["epoch"] != "", groups); err != nil {
+		if err := c.cursor(ctx, audited{addr: addr, name: name, cursor: true, deleted: rows[name]["epoch"] == ""}, groups); err != nil {
 			return err
 		}
 	}
@@ -169,9 +169,9 @@ func entryOf(text string) codec.EntryID {
 }
 
 // cursor audits what lies beside a cursor's row, and that it shares its name with no group.
-func (c *check) cursor(ctx context.Context, a aside, there bool, groups []groupRow) error {
-	isGroup := slices.ContainsFunc(groups, func(g groupRow) bool { return g.name == a.group })
-	key := a.addr.GroupKey(a.group)
+func (c *check) cursor(ctx context.Context, a audited, groups []groupRow) error {
+	isGroup := slices.ContainsFunc(groups, func(g groupRow) bool { return g.name == a.name })
+	key := a.addr.GroupKey(a.name)
 	if is, err := c.areType(ctx, []string{key}, "hash"); err != nil {
 		return err
 	} else if is[0] && !isGroup {
@@ -184,34 +184,10 @@ func (c *check) cursor(ctx context.Context, a aside, there bool, groups []groupR
 		}
 	}
 	if isGroup {
-		if there {
-			c.broken(a.addr.CursorsKey(), "cursor %s has the name of a group: both park and give up at the same keys", a.group)
+		if !a.deleted {
+			c.broken(a.addr.CursorsKey(), "cursor %s has the name of a group: both park and give up at the same keys", a.name)
 		}
 		return nil
 	}
-	parked, err := c.areType(ctx, []string{a.retry()}, "zset")
-	if err != nil {
-		return err
-	}
-	rows, err := c.areType(ctx, []string{a.open()}, "hash")
-	if err != nil {
-		return err
-	}
-	dead, err := c.areType(ctx, []string{a.addr.DeadKey(a.group)}, "stream")
-	if err != nil {
-		return err
-	}
-	if !there && (parked[0] || rows[0]) {
-		c.broken(a.retry(), "holds what a cursor has parked that was deleted since")
-	}
-	if there && parked[0] {
-		err = c.parked(ctx, a)
-	}
-	if err == nil && there && rows[0] {
-		err = c.open(ctx, a)
-	}
-	if err == nil && dead[0] {
-		err = c.letters(ctx, a.addr.DeadKey(a.group))
-	}
-	return err
+	return c.failed(ctx, []audited{a})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // A pause refuses take-over and what is due at the server, so that a member that does not know of it yet gets none either.
-// What is held is settled, renewed, released and put aside as ever.
+// What is held is settled, renewed, released and parked as ever.
 func TestPauseRefusesWhatIsOld(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)

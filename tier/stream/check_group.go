@@ -24,15 +24,11 @@ func (c *check) groups(ctx context.Context, addr tier.Address) error {
 }
 
 func (c *check) groupChunk(ctx context.Context, addr tier.Address, groups []groupRow) error {
-	var letters, hashes, retries, opens []string
+	var hashes []string
+	var all []audited
 	for _, g := range groups {
-		letters = append(letters, addr.DeadKey(g.name))
-		retries, opens = append(retries, addr.RetryKey(g.name)), append(opens, addr.OpenKey(g.name))
 		hashes = append(hashes, addr.GroupKey(g.name), addr.OwnersKey(g.name))
-	}
-	dead, err := c.areType(ctx, letters, "stream")
-	if err != nil {
-		return err
+		all = append(all, audited{addr: addr, name: g.name})
 	}
 	there, err := c.areType(ctx, hashes, "hash")
 	if err != nil {
@@ -48,39 +44,11 @@ func (c *check) groupChunk(ctx context.Context, addr tier.Address, groups []grou
 		}
 		if i%2 == 0 {
 			c.terms(key, row)
-		} else {
-			if err := c.owners(ctx, key, row); err != nil {
-				return err
-			}
+		} else if err := c.owners(ctx, key, row); err != nil {
+			return err
 		}
 	}
-	parked, err := c.areType(ctx, retries, "zset")
-	if err != nil {
-		return err
-	}
-	rows, err := c.areType(ctx, opens, "hash")
-	if err != nil {
-		return err
-	}
-	for i, g := range groups {
-		a := aside{addr: addr, group: g.name}
-		if parked[i] {
-			if err := c.parked(ctx, a); err != nil {
-				return err
-			}
-		}
-		if rows[i] {
-			if err := c.open(ctx, a); err != nil {
-				return err
-			}
-		}
-		if dead[i] {
-			if err := c.letters(ctx, letters[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return c.failed(ctx, all)
 }
 
 // terms are what a group's members agree on.

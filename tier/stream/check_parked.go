@@ -9,15 +9,55 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// aside is a group, or a cursor, of which the audit looks at what is parked, open and dead.
-type aside struct {
-	addr   tier.Address
-	group  string // name
-	cursor bool
+// audited is a group, or a cursor, of which the audit looks at what is parked, open and dead.
+type audited struct {
+	addr    tier.Address
+	name    string
+	cursor  bool
+	deleted bool // of a cursor: its dead letters are left
 }
 
-func (a aside) retry() string { return a.addr.RetryKey(a.group) }
-func (a aside) open() string  { return a.addr.OpenKey(a.group) }
+func (a audited) retry() string { return a.addr.RetryKey(a.name) }
+func (a audited) open() string  { return a.addr.OpenKey(a.name) }
+func (a audited) dead() string  { return a.addr.DeadKey(a.name) }
+
+// failed audits what groups or cursors have parked, what is open of that, and their dead letters.
+func (c *check) failed(ctx context.Context, of []audited) error {
+	retries, opens, letters := make([]string, len(of)), make([]string, len(of)), make([]string, len(of))
+	for i, a := range of {
+		retries[i], opens[i], letters[i] = a.retry(), a.open(), a.dead()
+	}
+	parked, err := c.areType(ctx, retries, "zset")
+	if err != nil {
+		return err
+	}
+	rows, err := c.areType(ctx, opens, "hash")
+	if err != nil {
+		return err
+	}
+	dead, err := c.areType(ctx, letters, "stream")
+	if err != nil {
+		return err
+	}
+	for i, a := range of {
+		if a.deleted && (parked[i] || rows[i]) {
+			c.broken(a.retry(), "holds what a cursor has parked that was deleted since")
+		}
+		if parked[i] && !a.deleted {
+			err = c.parked(ctx, a)
+		}
+		if err == nil && rows[i] && !a.deleted {
+			err = c.open(ctx, a)
+		}
+		if err == nil && dead[i] {
+			err = c.letters(ctx, a.dead())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // stand is where one entry stands, all at one moment.
 type stand struct {
@@ -56,7 +96,7 @@ func (s stand) fault(cursor bool) (inRetry bool, what string) {
 }
 
 // parked audits what is parked.
-func (c *check) parked(ctx context.Context, a aside) error {
+func (c *check) parked(ctx context.Context, a audited) error {
 	for from := int64(0); ; from += askChunk {
 		m, err := c.client.Do(ctx, a.retry(), c.client.B().Zrange().Key(a.retry()).Min(strconv.FormatInt(from, 10)).Max(strconv.FormatInt(from+askChunk-1, 10)).Build())
 		if err != nil {
@@ -73,7 +113,7 @@ func (c *check) parked(ctx context.Context, a aside) error {
 }
 
 // open audits the rows of what is not parked.
-func (c *check) open(ctx context.Context, a aside) error {
+func (c *check) open(ctx context.Context, a audited) error {
 	var entries []string
 	if err := c.client.ScanHash(ctx, a.open(), func(field, _ string) { entries = append(entries, field) }); err != nil {
 		return err
@@ -90,9 +130,9 @@ func (c *check) open(ctx context.Context, a aside) error {
 
 // place asks where entries stand, and tells what is wrong with those that concern it: they may have moved since they were
 // listed.
-func (c *check) place(ctx context.Context, a aside, entries []string, concerns func(stand) bool) error {
+func (c *check) place(ctx context.Context, a audited, entries []string, concerns func(stand) bool) error {
 	m, err := c.client.Run(ctx, tier.Call{
-		Script: whereaboutsScript, Keys: []string{a.addr.LogKey(), a.retry(), a.open(), a.addr.CursorsKey()}, Args: append([]string{a.group}, entries...),
+		Script: whereaboutsScript, Keys: []string{a.addr.LogKey(), a.retry(), a.open(), a.addr.CursorsKey()}, Args: append([]string{a.name}, entries...),
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -93,4 +94,77 @@ func (r *run) handleBatch(b *batch) {
 	if verdicts != nil && len(verdicts) != len(b.turns) {
 		failed = fmt.Errorf("consumer: the batch handler returned %d verdicts for %d messages: want one for each, or nil", len(verdicts), len(b.turns))
 	}
+}
+
+// beginBatch waits for a message, and then, for so long at most, for as many as a batch may have; none when there will be
+// none. Those that were lost meanwhile are left out.
+func (d *desk) beginBatch(size int, wait time.Duration) (batch []turn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		if batch = d.gather(batch, size); len(batch) > 0 && wait > 0 {
+			if batch = d.fill(batch, size, wait); len(batch) == 0 {
+				continue // all was lost, and nobody else is sure to begin what waited for it
+			}
+		}
+		if len(batch) > 0 || d.t.closed {
+			for i := 1; i < len(batch); i++ {
+				batch[i].m.ctx.share(&batch[0].m.ctx)
+			}
+			return batch
+		}
+		d.work.Wait()
+	}
+}
+
+// gather adds what is at hand.
+func (d *desk) gather(batch []turn, size int) []turn {
+	for len(batch) < size {
+		w, ok := d.t.begin()
+		if !ok {
+			break
+		}
+		batch = append(batch, w)
+	}
+	return batch
+}
+
+// fill waits for more, and leaves out what was lost meanwhile.
+func (d *desk) fill(batch []turn, size int, wait time.Duration) []turn {
+	over := false
+	timer := time.AfterFunc(wait, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		over = true
+		d.work.Broadcast()
+	})
+	defer timer.Stop()
+	for len(batch) < size && !over && !d.t.closed {
+		d.work.Wait()
+		batch = d.gather(batch, size)
+	}
+	batch = slices.DeleteFunc(batch, func(w turn) bool {
+		if w.f.dropped {
+			d.t.finish(w, nil)
+		}
+		return w.f.dropped
+	})
+	d.wakeLanes(0) // of what was lost
+	return batch
+}
+
+// finishBatch takes messages back, each with its error, and tells how each counts.
+func (d *desk) finishBatch(batch []turn, errs func(i int) error) []outcome {
+	outcomes, through := make([]outcome, len(batch)), false
+	d.mu.Lock()
+	for i, w := range batch {
+		o, ended := d.t.finish(w, errs(i))
+		outcomes[i], through = o, through || ended
+	}
+	d.wakeLanes(1)
+	d.mu.Unlock()
+	if through {
+		signal(d.through)
+	}
+	return outcomes
 }

@@ -21,7 +21,7 @@ func (t *tracker) close() {
 			t.waiting.push(f)
 		default:
 			f.next, f.left = len(f.messages), 0
-			t.through = append(t.through, f)
+			t.isThrough(f)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func (t *tracker) interrupt() (running []*handling) {
 			}
 		}
 		if f.left == 0 && had > 0 {
-			t.through = append(t.through, f)
+			t.isThrough(f)
 		}
 	}
 	for _, f := range t.flights.list {

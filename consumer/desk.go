@@ -2,9 +2,7 @@ package consumer
 
 import (
 	"context"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
@@ -100,112 +98,36 @@ func (d *desk) wakeLanes(own int) {
 }
 
 // begin waits for a message; false when there will be none.
-func (d *desk) begin() (*flight, *message, bool) {
+func (d *desk) begin() (turn, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
-		if f, m := d.t.begin(); f != nil {
-			return f, m, true
-		}
-		if d.t.closed {
-			return nil, nil, false
+		if w, ok := d.t.begin(); ok || d.t.closed {
+			return w, ok
 		}
 		d.work.Wait()
 	}
-}
-
-// beginBatch waits for a message, and then, for so long at most, for as many as a batch may have; none when there will be
-// none. Those that were lost meanwhile are left out.
-func (d *desk) beginBatch(size int, wait time.Duration) (batch []turn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for {
-		if batch = d.gather(batch, size); len(batch) > 0 && wait > 0 {
-			if batch = d.fill(batch, size, wait); len(batch) == 0 {
-				continue // all was lost, and nobody else is sure to begin what waited for it
-			}
-		}
-		if len(batch) > 0 || d.t.closed {
-			for i := 1; i < len(batch); i++ {
-				batch[i].m.ctx.share(&batch[0].m.ctx)
-			}
-			return batch
-		}
-		d.work.Wait()
-	}
-}
-
-// gather adds what is at hand.
-func (d *desk) gather(batch []turn, size int) []turn {
-	for len(batch) < size {
-		f, m := d.t.begin()
-		if f == nil {
-			break
-		}
-		batch = append(batch, turn{f, m})
-	}
-	return batch
-}
-
-// fill waits for more, and leaves out what was lost meanwhile.
-func (d *desk) fill(batch []turn, size int, wait time.Duration) []turn {
-	over := false
-	timer := time.AfterFunc(wait, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		over = true
-		d.work.Broadcast()
-	})
-	defer timer.Stop()
-	for len(batch) < size && !over && !d.t.closed {
-		d.work.Wait()
-		batch = d.gather(batch, size)
-	}
-	batch = slices.DeleteFunc(batch, func(w turn) bool {
-		if w.f.dropped {
-			d.t.finish(w.f, w.m, nil)
-		}
-		return w.f.dropped
-	})
-	d.wakeLanes(0) // of what was lost
-	return batch
 }
 
 // finish takes a message back.
-func (d *desk) finish(f *flight, m *message, err error) outcome {
-	o, _, _ := d.turn(f, m, err, false)
+func (d *desk) finish(w turn, err error) outcome {
+	o, _, _ := d.exchange(w, err, false)
 	return o
 }
 
-// turn takes a message back and, if more is wanted, gives the next one out, unless there is none just now.
-func (d *desk) turn(f *flight, m *message, err error, more bool) (o outcome, next *flight, nextMessage *message) {
+// exchange takes a message back and, if more is wanted, gives the next one out; false: there is none just now.
+func (d *desk) exchange(w turn, err error, more bool) (o outcome, next turn, ok bool) {
 	d.mu.Lock()
-	o, through := d.t.finish(f, m, err)
+	o, through := d.t.finish(w, err)
 	if more {
-		next, nextMessage = d.t.begin()
+		next, ok = d.t.begin()
 	}
 	d.wakeLanes(1) // its worker begins the next one
 	d.mu.Unlock()
 	if through {
 		signal(d.through)
 	}
-	return o, next, nextMessage
-}
-
-// finishBatch takes messages back, each with its error, and tells how each counts.
-func (d *desk) finishBatch(batch []turn, errs func(i int) error) []outcome {
-	outcomes, through := make([]outcome, len(batch)), false
-	d.mu.Lock()
-	for i, w := range batch {
-		o, ended := d.t.finish(w.f, w.m, errs(i))
-		outcomes[i], through = o, through || ended
-	}
-	d.wakeLanes(1)
-	d.mu.Unlock()
-	if through {
-		signal(d.through)
-	}
-	return outcomes
+	return o, next, ok
 }
 
 // collect moves what is through into by and reports whether there was any.

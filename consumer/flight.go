@@ -40,6 +40,14 @@ type message struct {
 	running bool
 }
 
+// turn is a message on its way: it waits for a worker, or one has it.
+type turn struct {
+	f *flight
+	m *message
+}
+
+func (w turn) isOpen() bool { return !w.f.dropped && w.m.fate == fateOpen }
+
 // death is why a message is given up, or comes again.
 type death struct {
 	reason string

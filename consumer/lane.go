@@ -27,14 +27,6 @@ type lane struct {
 	queued  bool       // among the ready
 }
 
-// turn is a message that waits for a worker.
-type turn struct {
-	f *flight
-	m *message
-}
-
-func (w turn) isOpen() bool { return !w.f.dropped && w.m.fate == fateOpen }
-
 // parked is a message that comes again, and when, as far as is known here.
 type parked struct {
 	at  codec.Position

@@ -87,10 +87,11 @@ func (w *world) leased(e *worldEntry) tier.Leased {
 
 // begin lets a worker begin, and holds the tracker to its promise.
 func (w *world) begin() bool {
-	f, m := w.tr.begin()
-	if f == nil {
+	begun, ok := w.tr.begin()
+	if !ok {
 		return false
 	}
+	f, m := begun.f, begun.m
 	e := w.find(f.entry)
 	lane := w.lane(m.Key)
 	if lane != "" {
@@ -117,7 +118,7 @@ func (w *world) begin() bool {
 			}
 		}
 	}
-	w.running = append(w.running, turn{f, m})
+	w.running = append(w.running, begun)
 	return true
 }
 
@@ -127,7 +128,7 @@ func (w *world) finish(i int, err error) {
 	if err == nil {
 		w.find(r.f.entry).handled[r.m.Position.Index] = true
 	}
-	w.tr.finish(r.f, r.m, err)
+	w.tr.finish(r, err)
 }
 
 // How a call to commit an entry ends.
@@ -430,10 +431,10 @@ func TestStrictParksTheFirst(t *testing.T) {
 		return tier.Leased{Entry: e, Deliveries: 1, Records: []codec.Record{{Position: codec.Position{Entry: e}}}}
 	}
 	tr.takeNew([]tier.Leased{leased(1), leased(2)})
-	f, m := tr.begin()
-	tr.finish(f, m, errors.New("not yet"))
+	first, _ := tr.begin()
+	tr.finish(first, errors.New("not yet"))
 	tr.takeNew([]tier.Leased{leased(3)}) // by a read that was under way
-	require.Equal(t, []*flight{f}, tr.through)
+	require.Equal(t, []*flight{first.f}, tr.through)
 	require.Equal(t, 1, tr.lanes.parked)
 	require.Zero(t, tr.room(1).read, "what is here waits, and more would too")
 }

@@ -9,16 +9,15 @@ import (
 
 // What the tracker does in another way when messages wait for each other.
 
-func (t *tracker) beginLane() (*flight, *message) {
+func (t *tracker) beginLane() (turn, bool) {
 	if t.closed {
-		return nil, nil
+		return turn{}, false
 	}
 	w, ok := t.lanes.begin()
-	if !ok {
-		return nil, nil
+	if ok {
+		w.m.running = true
 	}
-	w.m.running = true
-	return w.f, w.m
+	return w, ok
 }
 
 // blockLane makes the lane of a message wait that was judged: until it is done, or given up and written down.
@@ -92,7 +91,7 @@ func (t *tracker) closeLanes() {
 			}
 		}
 		if f.left == 0 && had > 0 {
-			t.through = append(t.through, f)
+			t.isThrough(f)
 		}
 	}
 }

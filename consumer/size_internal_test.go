@@ -89,7 +89,8 @@ func TestLargeFlightsShareNothing(t *testing.T) {
 	leased = nil
 	begun := make([]*flight, 10)
 	for i := range begun {
-		begun[i], _ = tr.begin()
+		w, _ := tr.begin()
+		begun[i] = w.f
 	}
 	for _, f := range begun[1:] {
 		tr.remove(f)

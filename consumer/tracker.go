@@ -4,20 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
-	"github.com/echomq/pipeline/tier"
 )
 
 // maxEntries bounds the entries in flight, and those that are released before reading stops: together they stay within the
 // 4096 that a Sync tells of. What a Sync does not tell of counts as lost, so more would cost repeats, but nothing else.
 const maxEntries = 2048
-
-// maxUnsuspected are the deliveries of an entry that may come with others. One that two consumers have let go of is taken
-// over alone.
-const maxUnsuspected = 2
 
 // tracker knows every entry that this consumer holds, and decides what becomes of it: in flight (waiting for a worker,
 // running, through and waiting to be settled), or released, and still under this consumer's name until somebody takes it
@@ -73,116 +67,8 @@ func (t *tracker) room(workers int) room {
 	return r
 }
 
-// take adds what was taken over and returns how many messages it has for workers. An entry that is in flight already,
-// taken over from oneself after a pause, goes on as it is. After close, what is taken is handed back.
-func (t *tracker) take(leased []tier.Leased) (fresh int) {
-	shared := newBlock(leased)
-	for i := range leased {
-		l := &leased[i]
-		if f := t.flights.of(l.Entry); f != nil {
-			f.deliveries, f.gone = l.Deliveries, false
-			continue
-		}
-		fresh += t.add(shared.flight(l), l)
-	}
-	return fresh
-}
-
-// takeNew adds what was read. A group gives each entry out once, so one that is in flight already shows that the group
-// was moved back, and that its old delivery is void: it ends, and the contexts to end are returned.
-func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*handling) {
-	shared := newBlock(leased)
-	t.flights.unindex()
-	for i := range leased {
-		l := &leased[i]
-		if f := t.flights.of(l.Entry); f != nil {
-			running = append(running, t.drop(f)...)
-		}
-		fresh += t.add(shared.flight(l), l)
-	}
-	return fresh, running
-}
-
-func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
-	f.entry, f.deliveries, f.weight = l.Entry, l.Deliveries, weightOf(l)
-	t.unrelease(f.entry)
-	ordered := t.lanes != nil && !t.closed
-	if ordered {
-		t.lanes.unpark(f.entry)
-	}
-	crashes, alone := evidence(l)
-	begun := false
-	for i := range l.Records {
-		m := &f.messages[i]
-		m.Record, m.Attempt, m.Replay, m.Terms, m.ctx.Context = l.Records[i], l.Deliveries, l.Replay, l.Terms, t.values
-		if f.narrowed = l.Open != nil; f.narrowed {
-			m.Attempt = l.Open[i].Attempt
-		}
-		late := f.narrowed && l.Open[i].Delay > 0
-		if late || alone && begun { // it is not begun, and was not in the deliveries that did not end
-			m.Attempt -= crashes
-		}
-		reason, exhausted := t.policy.of(m.Terms).exhausted(m.Attempt)
-		switch {
-		case m.Err != nil:
-			m.fate, m.death = fateDead, &death{clip(m.Err.Error()), deadUndecodable}
-		case exhausted:
-			m.fate, m.death = fateDead, &death{reason, deadUnfinished}
-			begun = true // it has had its turn
-		case late:
-			m.fate, m.pause = fateLater, l.Open[i].Delay
-		case alone && begun:
-			m.fate, m.alone = fateLater, true
-		case ordered:
-			begun = true
-			t.lanes.push(turn{f, m})
-			continue
-		default:
-			begun = true
-			f.left++
-		}
-		if ordered && m.fate == fateLater {
-			t.blockLane(m)
-		}
-	}
-	t.flights.add(f)
-	t.messages += len(f.messages)
-	t.bytes += f.weight
-	if f.suspect = l.Deliveries > maxUnsuspected; f.suspect {
-		t.suspects++
-	}
-	switch {
-	case t.closed:
-		f.next, f.left = len(f.messages), 0
-		t.through = append(t.through, f)
-		return 0
-	case f.left == 0:
-		t.through = append(t.through, f)
-		return 0
-	case ordered:
-		f.next = len(f.messages) // the lanes have them
-		return 0
-	}
-	t.waiting.push(f)
-	return f.left
-}
-
-// evidence is how many deliveries of an entry have not ended in a row before this one, and whether, after two, its messages are
-// begun one at a time: each of them may be what ended them, and none is to suffer for another.
-func evidence(l *tier.Leased) (crashes int, alone bool) {
-	if l.Open == nil {
-		crashes = l.Deliveries - 1
-		return crashes, crashes >= maxUnsuspected && len(l.Records) > 1
-	}
-	alone = l.Crashes >= maxUnsuspected
-	for i := range l.Open {
-		alone = alone || l.Open[i].Suspect
-	}
-	return l.Crashes, alone && len(l.Open) > 1
-}
-
 // begin gives out the next message. Those that are judged already, and those of entries that were lost, are passed over.
-func (t *tracker) begin() (*flight, *message) {
+func (t *tracker) begin() (turn, bool) {
 	if t.lanes != nil {
 		return t.beginLane()
 	}
@@ -193,24 +79,24 @@ func (t *tracker) begin() (*flight, *message) {
 			f.next++
 			if m.fate == fateOpen {
 				m.running = true
-				return f, m
+				return turn{f, m}, true
 			}
 		}
 		t.waiting.pop()
 	}
-	return nil, nil
+	return turn{}, false
 }
 
 // finish takes a message back from its worker. It tells how that counts, and whether an entry is through now: its own, or
 // one that is parked behind it.
-func (t *tracker) finish(f *flight, m *message, err error) (o outcome, through bool) {
+func (t *tracker) finish(w turn, err error) (o outcome, through bool) {
 	before := len(t.through)
-	o = t.judge(f, m, err)
+	o = t.judge(w, err)
 	if t.lanes != nil {
-		if m.lane != nil && f.here && f.left > 0 {
-			t.lanes.hold(m.lane, f)
+		if w.m.lane != nil && w.f.here && w.f.left > 0 {
+			t.lanes.hold(w.m.lane, w.f)
 		}
-		t.lanes.end(m.lane)
+		t.lanes.end(w.m.lane)
 	}
 	return o, len(t.through) > before
 }
@@ -223,7 +109,8 @@ func (t *tracker) isThrough(f *flight) {
 	}
 }
 
-func (t *tracker) judge(f *flight, m *message, err error) (o outcome) {
+func (t *tracker) judge(w turn, err error) (o outcome) {
+	f, m := w.f, w.m
 	m.running = false
 	switch {
 	case f.dropped:
@@ -332,78 +219,6 @@ func (t *tracker) entries() []codec.EntryID {
 	dst := make([]codec.EntryID, 0, t.flights.count())
 	for _, f := range t.flights.list {
 		dst = append(dst, f.entry)
-	}
-	return dst
-}
-
-// vanished marks entries that are no longer pending: trimmed, or settled by another program. A message that is here is
-// handled all the same: which of the two it was, nobody knows. What a settle may have settled is left to the next one. It
-// returns how many are in flight.
-func (t *tracker) vanished(entries []codec.EntryID) (n int) {
-	for _, e := range entries {
-		t.unrelease(e)
-		f := t.flights.of(e)
-		if f == nil && t.lanes != nil {
-			t.lanes.unpark(e)
-		}
-		if f != nil && !f.gone && !f.unsure {
-			f.gone = true
-			n++
-		}
-	}
-	return n
-}
-
-// reconcile compares with what is held according to the server. It returns what was lost: the flights, for which no
-// more will be done, with the contexts to end; and what is held though nobody here knows of it.
-func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handling, unknown []tier.Held) {
-	known := make(map[codec.EntryID]bool, len(held))
-	for _, h := range held {
-		known[h.Entry] = true
-		if _, released := t.released[h.Entry]; t.flights.of(h.Entry) == nil && !released {
-			unknown = append(unknown, h)
-		}
-	}
-	for e := range t.released {
-		if !known[e] {
-			t.unrelease(e)
-			if t.lanes != nil {
-				t.lanes.unpark(e)
-			}
-		}
-	}
-	for _, f := range slices.Clone(t.flights.list) {
-		if known[f.entry] {
-			continue
-		}
-		// What is gone was not pending before either, and its handler may go on.
-		contexts := t.drop(f)
-		if !f.gone && !f.unsure {
-			lost = append(lost, f)
-			running = append(running, contexts...)
-		}
-	}
-	return lost, running, unknown
-}
-
-// drop ends a flight whose entry is not this consumer's any more, and returns the contexts of its handlers. If it may have
-// been parked, what waits for it goes on waiting until it was asked what is parked.
-func (t *tracker) drop(f *flight) (running []*handling) {
-	f.dropped = true
-	if f.unsure {
-		t.forget(f)
-	} else {
-		t.remove(f)
-	}
-	return f.running(nil)
-}
-
-// running appends the contexts of the handlers that are at work.
-func (f *flight) running(dst []*handling) []*handling {
-	for i := range f.messages[:f.next] {
-		if m := &f.messages[i]; m.running {
-			dst = append(dst, &m.ctx)
-		}
 	}
 	return dst
 }

@@ -95,17 +95,12 @@ func (w *twin) unrelease(id codec.EntryID) {
 	w.released = slices.DeleteFunc(w.released, func(p codec.EntryID) bool { return p == id })
 }
 
-type task struct {
-	f *flight
-	m *message
-}
-
 // TestTracker drives the tracker and its twin by random actions, and compares what they know after each.
 func TestTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 12
 		tr, w := newTracker(t.Context(), limit, 1<<30, policy{base: time.Second, longest: time.Minute}, None), &twin{}
-		var running []task
+		var running []turn
 		var settling []*flight
 		ids := 0
 		now := time.UnixMilli(0)
@@ -120,7 +115,7 @@ func TestTracker(t *testing.T) {
 			i := rapid.IntRange(0, len(running)-1).Draw(t, "which")
 			r := running[i]
 			running = slices.Delete(running, i, i+1)
-			o, through := tr.finish(r.f, r.m, err)
+			o, through := tr.finish(r, err)
 
 			e := w.find(r.f.entry)
 			if r.f.dropped {
@@ -177,7 +172,7 @@ func TestTracker(t *testing.T) {
 				require.ElementsMatch(t, want, contexts)
 			},
 			"begin": func(t *rapid.T) {
-				f, m := tr.begin()
+				begun, ok := tr.begin()
 				var want *twinEntry
 				index := -1
 				for _, e := range w.entries {
@@ -187,12 +182,12 @@ func TestTracker(t *testing.T) {
 					}
 				}
 				if want == nil {
-					require.Nil(t, f)
+					require.False(t, ok)
 					return
 				}
-				require.Equal(t, codec.Position{Entry: want.id, Index: index}, m.Position)
+				require.Equal(t, codec.Position{Entry: want.id, Index: index}, begun.m.Position)
 				want.messages[index] = twinRunning
-				running = append(running, task{f, m})
+				running = append(running, begun)
 			},
 			"succeed": func(*rapid.T) { finish(nil) },
 			"fail":    func(*rapid.T) { finish(errBroken) },
@@ -337,7 +332,7 @@ func (w *twin) close(which func(*twinEntry) bool) {
 	}
 }
 
-func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
+func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []turn) {
 	messages := 0
 	var ids []codec.EntryID
 	for _, e := range w.entries {
@@ -357,9 +352,9 @@ func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []task) {
 	require.Equal(t, len(w.entries)+len(w.released) == 0, r.idle)
 
 	var stuck []codec.Position
-	for _, task := range running {
-		if !task.f.dropped {
-			stuck = append(stuck, task.m.Position)
+	for _, r := range running {
+		if !r.f.dropped {
+			stuck = append(stuck, r.m.Position)
 		}
 	}
 	require.ElementsMatch(t, stuck, tr.stuck())

@@ -11,15 +11,15 @@ import (
 // workLoop handles messages until there will be none. Where one follows upon another, both share a turn at the desk and a
 // reading of the clock, which cost as much as a small handler does.
 func (r *run) workLoop() {
-	f, m, ok := r.desk.begin()
+	w, ok := r.desk.begin()
 	start := r.clock()
 	for ok {
-		err := r.handle(f, m, start)
+		err := r.handle(w, start)
 		end := r.clock()
-		o, next, following := r.desk.turn(f, m, err, true)
-		r.handled(m, o, err, end-start)
-		if f, m, start = next, following, end; f == nil {
-			f, m, ok = r.desk.begin()
+		o, next, follows := r.desk.exchange(w, err, true)
+		r.handled(w.m, o, err, end-start)
+		if w, ok, start = next, follows, end; !ok {
+			w, ok = r.desk.begin()
 			start = r.clock()
 		}
 	}
@@ -29,10 +29,10 @@ func (r *run) workLoop() {
 func (r *run) clock() time.Duration { return time.Since(r.began) }
 
 // handle gives one message to the handler. A panic ends here; a Goexit takes this goroutine with it, so another begins.
-func (r *run) handle(f *flight, m *message, start time.Duration) (err error) {
+func (r *run) handle(w turn, start time.Duration) (err error) {
 	returned := false
 	defer func() {
-		m.ctx.end(context.Canceled)
+		w.m.ctx.end(context.Canceled)
 		if returned {
 			return
 		}
@@ -40,10 +40,10 @@ func (r *run) handle(f *flight, m *message, start time.Duration) (err error) {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 			return
 		}
-		r.handled(m, r.desk.finish(f, m, errGoexit), errGoexit, r.clock()-start)
+		r.handled(w.m, r.desk.finish(w, errGoexit), errGoexit, r.clock()-start)
 		r.workers.Go(r.workLoop)
 	}()
-	err = r.perform(m)
+	err = r.perform(w.m)
 	returned = true
 	return err
 }

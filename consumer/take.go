@@ -1,0 +1,112 @@
+package consumer
+
+import "github.com/echomq/pipeline/tier"
+
+// maxUnsuspected are the deliveries of an entry that may come with others. One that two consumers have let go of is taken
+// over alone.
+const maxUnsuspected = 2
+
+// take adds what was taken over and returns how many messages it has for workers. An entry that is in flight already,
+// taken over from oneself after a pause, goes on as it is. After close, what is taken is handed back.
+func (t *tracker) take(leased []tier.Leased) (fresh int) {
+	shared := newBlock(leased)
+	for i := range leased {
+		l := &leased[i]
+		if f := t.flights.of(l.Entry); f != nil {
+			f.deliveries, f.gone = l.Deliveries, false
+			continue
+		}
+		fresh += t.add(shared.flight(l), l)
+	}
+	return fresh
+}
+
+// takeNew adds what was read. A group gives each entry out once, so one that is in flight already shows that the group
+// was moved back, and that its old delivery is void: it ends, and the contexts to end are returned.
+func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*handling) {
+	shared := newBlock(leased)
+	t.flights.unindex()
+	for i := range leased {
+		l := &leased[i]
+		if f := t.flights.of(l.Entry); f != nil {
+			running = append(running, t.drop(f)...)
+		}
+		fresh += t.add(shared.flight(l), l)
+	}
+	return fresh, running
+}
+
+func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
+	f.entry, f.deliveries, f.weight = l.Entry, l.Deliveries, weightOf(l)
+	t.unrelease(f.entry)
+	ordered := t.lanes != nil && !t.closed
+	if ordered {
+		t.lanes.unpark(f.entry)
+	}
+	crashes, alone := evidence(l)
+	begun := false
+	for i := range l.Records {
+		m := &f.messages[i]
+		m.Record, m.Attempt, m.Replay, m.Terms, m.ctx.Context = l.Records[i], l.Deliveries, l.Replay, l.Terms, t.values
+		if f.narrowed = l.Open != nil; f.narrowed {
+			m.Attempt = l.Open[i].Attempt
+		}
+		late := f.narrowed && l.Open[i].Delay > 0
+		if late || alone && begun { // it is not begun, and was not in the deliveries that did not end
+			m.Attempt -= crashes
+		}
+		reason, exhausted := t.policy.of(m.Terms).exhausted(m.Attempt)
+		switch {
+		case m.Err != nil:
+			m.fate, m.death = fateDead, &death{clip(m.Err.Error()), deadUndecodable}
+		case exhausted:
+			m.fate, m.death = fateDead, &death{reason, deadUnfinished}
+			begun = true // it has had its turn
+		case late:
+			m.fate, m.pause = fateLater, l.Open[i].Delay
+		case alone && begun:
+			m.fate, m.alone = fateLater, true
+		case ordered:
+			begun = true
+			t.lanes.push(turn{f, m})
+			continue
+		default:
+			begun = true
+			f.left++
+		}
+		if ordered && m.fate == fateLater {
+			t.blockLane(m)
+		}
+	}
+	t.flights.add(f)
+	t.messages += len(f.messages)
+	t.bytes += f.weight
+	if f.suspect = l.Deliveries > maxUnsuspected; f.suspect {
+		t.suspects++
+	}
+	if t.closed {
+		f.left = 0
+	}
+	if f.left > 0 && !ordered {
+		t.waiting.push(f)
+		return f.left
+	}
+	if f.next = len(f.messages); f.left == 0 { // else the lanes have them
+		t.isThrough(f)
+	}
+	return 0
+}
+
+// evidence is how many deliveries of an entry have not ended in a row before this one, and whether, after two, its messages are
+// begun one at a time: each of them may be what ended them, and none is to suffer for another.
+func evidence(l *tier.Leased) (crashes int, alone bool) {
+	if l.Open == nil {
+		crashes = l.Deliveries - 1
+		return crashes, crashes >= maxUnsuspected && len(l.Records) > 1
+	}
+	alone = l.Crashes >= maxUnsuspected
+	for i := range l.Open {
+		alone = alone || l.Open[i].Suspect
+	}
+	return l.Crashes, alone && len(l.Open) > 1
+}

@@ -2,7 +2,9 @@ package consumer
 
 import (
 	"context"
+	"time"
 
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue"
 )
 
@@ -29,6 +31,17 @@ func (s jobSource) Join(ctx context.Context, prefix string) (Member, error) {
 type jobMember struct{ *queue.Member }
 
 func (jobMember) unordered() {}
+
+// idleJobWait is how long a worker without work waits at a time: a little longer than a consumer, so that it sends no more
+// than a command a second.
+const idleJobWait = 1250 * time.Millisecond
+
+func (m jobMember) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	if wait == idleWait {
+		wait = idleJobWait
+	}
+	return m.Member.Read(ctx, n, wait)
+}
 
 func (s jobSource) Origin() Origin {
 	return Origin{Scope: s.workers.Queue(), Stream: "jobs", Group: "w"}

@@ -18,9 +18,9 @@ const (
 	// Lanes of the ring that one claim declares: a quarter of what is wanted, so that each gives a few.
 	minHeads, maxHeads = 16, 64
 	// beat is how long a member without work relies on the doorbell alone.
-	beat = 5 * time.Second
+	beat = 8 * time.Second
 	// maxPark is how long one request waits at the doorbell; it is how long the end of a context goes unnoticed.
-	maxPark = time.Second
+	maxPark = 2 * time.Second
 )
 
 // outlook is what a claim tells of what is to come.
@@ -33,7 +33,7 @@ type outlook struct {
 }
 
 // Read returns up to n jobs that nobody was given yet, lanes in turn. It waits for the first up to wait; when ctx ends
-// meanwhile, for a second more at most. After an error, Sync tells what was given all the same.
+// meanwhile, for two seconds more at most. After an error, Sync tells what was given all the same.
 func (m *Member) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
 	if n <= 0 {
 		return nil, nil

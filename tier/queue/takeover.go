@@ -28,26 +28,30 @@ type sight struct {
 
 // TakeOver takes up to n jobs over whose lease has ended, wherever they are held, this member included; among them at most
 // the given number of suspects, which two workers or more have let go of. One call looks at one page of the lanes that are due
-// for it; Done says that no other lane is. Where the last claim has told that none is, nothing is sent. Every few seconds it delivers
-// what is stranded in the outbox.
+// for it; Done says that no other lane is. Where the last claim has told that none is, nothing is sent; of a paused queue it is asked
+// whether it still is. Every few seconds it delivers what is stranded in the outbox.
 func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, error) {
 	m.sweep(ctx)
 	m.mu.Lock()
 	known, look := m.known, m.look
 	m.mu.Unlock()
 	now := time.Now()
-	if len(look.lanes) == 0 && now.Sub(known.at) < beat && (known.paused || known.look.IsZero() || now.Before(known.look)) {
-		return tier.Taken{Done: true, Next: -1, Paused: known.paused}, nil
+	if len(look.lanes) == 0 && now.Sub(known.at) < beat && !known.paused && (known.look.IsZero() || now.Before(known.look)) {
+		return tier.Taken{Done: true, Next: -1}, nil
 	}
 	if n <= 0 {
 		return tier.Taken{Next: -1}, nil
 	}
 	t, err := m.lookThrough(ctx, look, n, suspects)
-	if err != nil || t.paused {
-		return tier.Taken{Paused: t.paused, Next: -1}, err
+	if err != nil {
+		return tier.Taken{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.known.idle = m.known.idle && m.known.paused == t.paused
+	if m.known.paused = t.paused; t.paused {
+		return tier.Taken{Paused: true, Next: -1}, nil
+	}
 	m.look, m.known.look = t.rest, t.next
 	return tier.Taken{Leased: m.take(t.jobs), Done: len(t.rest.lanes) == 0, Next: -1, Suspects: t.suspects}, nil
 }

@@ -96,6 +96,12 @@ func (q Queue) RingKey() string { return q.key("ring") }
 // LeasedKey is the sorted set of lanes that have active jobs: when somebody is to look at them.
 func (q Queue) LeasedKey() string { return q.key("leased") }
 
+// LimitedKey is the sorted set of lanes whose rate allows nothing just now: when it does again.
+func (q Queue) LimitedKey() string { return q.key("held") }
+
+// BucketsKey is the hash of what rates allow: how many tokens there were, and when.
+func (q Queue) BucketsKey() string { return q.key("buckets") }
+
 // JobsKey is the hash of all jobs that are not done: where each is.
 func (q Queue) JobsKey() string { return q.key("ids") }
 
@@ -222,6 +228,9 @@ const (
 	// DeletedField holds when the group was deleted by its verb, unix ms; with it there are no others.
 	DeletedField = "deleted"
 )
+
+// RateField holds how many jobs of a queue may begin in a time, in the hash at QueueKey: "jobs ms".
+const RateField = "rate"
 
 // CursorField holds one of the values of a cursor in the hash at CursorsKey.
 func CursorField(cursor, value string) string { return cursor + ":" + value }

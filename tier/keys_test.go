@@ -49,6 +49,8 @@ func queueKeys(q tier.Queue) map[string]string {
 		"LanesKey":       q.LanesKey(),
 		"RingKey":        q.RingKey(),
 		"LeasedKey":      q.LeasedKey(),
+		"LimitedKey":     q.LimitedKey(),
+		"BucketsKey":     q.BucketsKey(),
 		"JobsKey":        q.JobsKey(),
 		"BodiesKey":      q.BodiesKey(),
 		"UniqueKey":      q.UniqueKey(),

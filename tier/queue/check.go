@@ -61,7 +61,7 @@ func (c *check) types(ctx context.Context) error {
 	q := c.queue
 	want := map[string]string{
 		q.QueueKey(): "hash", q.LanesKey(): "hash", q.JobsKey(): "hash", q.BodiesKey(): "hash", q.WorkersKey(): "hash",
-		q.RingKey(): "zset", q.LeasedKey(): "zset", q.JobsDueKey(): "zset", q.BuriedKey(): "zset", q.WakeKey(): "list",
+		q.RingKey(): "zset", q.LeasedKey(): "zset", q.JobsDueKey(): "zset", q.BuriedKey(): "zset", q.LimitedKey(): "zset", q.BucketsKey(): "hash", q.UniqueKey(): "hash", q.WakeKey(): "list",
 		q.SchedulesKey(): "hash", q.OccurrencesKey(): "zset",
 		q.WaitingKey(): "zset", q.OutboxKey(): "stream",
 	}
@@ -211,7 +211,7 @@ func (c *check) lane(ctx context.Context, lane string) error {
 	for from := "-"; from != ""; {
 		m, err := c.client.Run(ctx, tier.Call{
 			Script: auditLaneScript,
-			Keys:   []string{q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.WorkersKey(), q.QueueKey(), key},
+			Keys:   []string{q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.WorkersKey(), q.QueueKey(), q.LimitedKey(), key},
 			Args:   []string{lane, from, strconv.Itoa(checkPage)},
 		})
 		if errors.Is(err, tier.ErrWrongType) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -13,8 +14,9 @@ import (
 
 // Lane says how a lane has its turns.
 type Lane struct {
-	Weight  float64   // its part of the turns: with 3, three for each one of a lane with 1
-	Ceiling int       // of its jobs that may be active at once; 0: none
+	Weight  float64 // its part of the turns: with 3, three for each one of a lane with 1
+	Ceiling int     // of its jobs that may be active at once; 0: none
+	Rate    Rate
 	Paused  time.Time // since when nothing of it is handed out; zero: it is not paused
 }
 
@@ -30,37 +32,85 @@ func (c *Client) SetLane(ctx context.Context, lane string, weight float64, ceili
 	if ceiling != 0 {
 		most = strconv.Itoa(min(max(0, ceiling), math.MaxInt32))
 	}
-	return c.setLane(ctx, lane, w, most, "")
+	return c.setLane(ctx, lane, w, most, "", "")
+}
+
+// Rate is how many jobs may begin in a time: so many at once, and then one whenever its part of the time has passed. The
+// zero value is no limit.
+type Rate struct {
+	Jobs int
+	Per  time.Duration // a millisecond or more
+}
+
+// row is the rate as scripts take it; '0' for none.
+func (r Rate) row() (string, error) {
+	if r == (Rate{}) {
+		return "0", nil
+	}
+	if r.Jobs < 1 || r.Per < time.Millisecond {
+		return "", fmt.Errorf("%w: a rate is one job or more, in a millisecond or more", ErrBadCall)
+	}
+	return strconv.Itoa(r.Jobs) + " " + millis(r.Per), nil
+}
+
+// LimitLane limits how many jobs of a lane begin in a time. To limit what belongs together, as all jobs of a customer, give it
+// a lane: lanes cost little.
+func (c *Client) LimitLane(ctx context.Context, lane string, r Rate) (Lane, error) {
+	row, err := r.row()
+	if err != nil {
+		return Lane{}, err
+	}
+	return c.setLane(ctx, lane, "", "", "", row)
+}
+
+// Limit limits how many jobs of the queue begin in a time, over all its workers.
+func (c *Client) Limit(ctx context.Context, r Rate) error {
+	row, err := r.row()
+	if err != nil {
+		return err
+	}
+	key := c.queue.QueueKey()
+	cmd := c.client.B().Hset().Key(key).FieldValue().FieldValue(tier.RateField, row).Build()
+	if row == "0" {
+		cmd = c.client.B().Hdel().Key(key).Field(tier.RateField).Build()
+	}
+	_, err = c.client.Do(ctx, key, cmd)
+	return err
 }
 
 // PauseLane lets nothing of a lane be handed out until ResumeLane.
 func (c *Client) PauseLane(ctx context.Context, lane string) error {
-	_, err := c.setLane(ctx, lane, "", "", "1")
+	_, err := c.setLane(ctx, lane, "", "", "1", "")
 	return err
 }
 
 // ResumeLane ends the pause of a lane.
 func (c *Client) ResumeLane(ctx context.Context, lane string) error {
-	_, err := c.setLane(ctx, lane, "", "", "0")
+	_, err := c.setLane(ctx, lane, "", "", "0", "")
 	return err
 }
 
-func (c *Client) setLane(ctx context.Context, lane, weight, ceiling, paused string) (l Lane, err error) {
+func (c *Client) setLane(ctx context.Context, lane, weight, ceiling, paused, rate string) (l Lane, err error) {
 	if err := tier.CheckName("lane", lane); err != nil {
 		return l, err
 	}
 	q := c.queue
 	keys := []string{q.LanesKey(), q.RingKey(), q.WorkersKey(), q.WakeKey(), q.LaneKey(lane)}
-	m, err := c.client.Run(ctx, tier.Call{Script: configureLaneScript, Keys: keys, Args: []string{lane, weight, ceiling, paused}})
+	m, err := c.client.Run(ctx, tier.Call{Script: configureLaneScript, Keys: keys, Args: []string{lane, weight, ceiling, paused, rate}})
 	if err != nil {
 		return l, err
 	}
-	reply, err := tier.Texts("configure_lane", m, 3)
+	reply, err := tier.Texts("configure_lane", m, 4)
 	if err != nil {
 		return l, err
 	}
 	l.Weight, _ = strconv.ParseFloat(reply[0], 64)
 	l.Ceiling, _ = strconv.Atoi(reply[1])
+	if jobs, per, ok := strings.Cut(reply[3], " "); ok {
+		ms, _ := strconv.ParseInt(per, 10, 64)
+		l.Rate.Jobs, _ = strconv.Atoi(jobs)
+		l.Rate.Per = time.Duration(ms) * time.Millisecond
+	}
 	if ms, _ := strconv.ParseInt(reply[2], 10, 64); ms > 0 {
 		l.Paused = time.UnixMilli(ms).UTC()
 	}

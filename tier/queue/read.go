@@ -125,7 +125,7 @@ func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
 	m.mu.Lock()
 	lanes := m.ring
 	m.mu.Unlock()
-	keys := []string{q.WorkersKey(), q.QueueKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.JobsDueKey(), q.UniqueKey()}
+	keys := []string{q.WorkersKey(), q.QueueKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.JobsDueKey(), q.UniqueKey(), q.LimitedKey(), q.BucketsKey()}
 	for _, lane := range lanes {
 		keys = append(keys, q.LaneKey(lane))
 	}

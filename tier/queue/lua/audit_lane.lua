@@ -6,12 +6,13 @@
 -- KEYS[4] leased   ZSET
 -- KEYS[5] workers  HASH
 -- KEYS[6] queue    HASH
--- KEYS[7] log      STREAM
+-- KEYS[7] limited  ZSET
+-- KEYS[8] log      STREAM
 -- ARGV[1] name     of the lane
 -- ARGV[2] from     '-' or the '(' form of the last entry looked at
 -- ARGV[3] page     entries to look at
 -- Replies {the last entry looked at or '' at the end, what is broken, ...}
-local jobs, ring, terms, leased, workers, queue, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local jobs, ring, terms, leased, workers, queue, limited, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local name, from, page = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local call = redis.call
 
@@ -43,7 +44,7 @@ if length == 0 then broken('is empty, and there') end
 local ceiling, paused = string.match(call('HGET', terms, name) or '1 0 0', '^%S+ (%d+) (%d+)')
 if not ceiling then
   broken('has terms that are none')
-elseif length > pending and paused == '0' and (ceiling == '0' or pending < tonumber(ceiling)) and not call('ZSCORE', ring, name) then
+elseif length > pending and paused == '0' and (ceiling == '0' or pending < tonumber(ceiling)) and not call('ZSCORE', ring, name) and not call('ZSCORE', limited, name) then
   broken('has ready jobs and no turn')
 end
 if pending > 0 and not call('ZSCORE', leased, name) then broken('has active jobs, and nobody looks at them') end

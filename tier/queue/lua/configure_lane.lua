@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Changes the terms of a lane: its weight, its ceiling, whether it is paused. One that may hand out has its turn again; one
+-- Changes the terms of a lane: its weight, its ceiling, whether it is paused, its rate. One that may hand out has its turn again; one
 -- that may not leaves the ring when it has its turn.
 -- KEYS[1] terms    HASH  of lanes
 -- KEYS[2] ring     ZSET
@@ -10,12 +10,13 @@
 -- ARGV[2] weight   above 0, or '' to leave it
 -- ARGV[3] ceiling  of active jobs, 0 for none, or '' to leave it
 -- ARGV[4] paused   '1', '0', or '' to leave it
--- Replies {weight, ceiling, unix ms since when it is paused or '0'}
+-- ARGV[5] rate     '<jobs> <ms>', '0' for none, or '' to leave it
+-- Replies {weight, ceiling, unix ms since when it is paused or '0', rate or ''}
 local terms, ring, workers, wake, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local name, weight, ceiling, paused = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local name, weight, ceiling, paused, rate = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local call = redis.call
 
-local w, c, p = string.match(call('HGET', terms, name) or '1 0 0', '^(%S+) (%d+) (%d+)')
+local w, c, p, r = string.match(call('HGET', terms, name) or '1 0 0', '^(%S+) (%d+) (%d+) ?(.*)$')
 local waiting = call('EXISTS', log) == 1 and call('XLEN', log) - call('XPENDING', log, 'w')[1] or 0
 local head = call('ZRANGE', ring, 0, 0, 'WITHSCORES')[2] or '0'
 local bells = math.min(waiting, math.floor(call('HLEN', workers) / 2) - call('LLEN', wake))
@@ -30,10 +31,11 @@ if weight ~= '' then w = weight end
 if ceiling ~= '' then c = ceiling end
 if paused == '0' then p = '0' end
 if paused == '1' and p == '0' then p = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000)) end
-local row = w .. ' ' .. c .. ' ' .. p
+if rate ~= '' then r = rate == '0' and '' or rate end
+local row = w .. ' ' .. c .. ' ' .. p .. (r ~= '' and ' ' .. r or '')
 if row == '1 0 0' then call('HDEL', terms, name) else call('HSET', terms, name, row) end
 if p == '0' and waiting > 0 then
   call('ZADD', ring, 'NX', head, name)
   for _ = 1, bells do call('RPUSH', wake, '1') end
 end
-return {w, c, p}
+return {w, c, p, r}

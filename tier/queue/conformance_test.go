@@ -331,6 +331,7 @@ func (f *fixture) lanes(m *queue.Member, n int) string {
 	return strings.Join(lanes, " ")
 }
 
+// TestConformance: the scenarios, on every server (B128 among them).
 func TestConformance(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		for _, scenario := range scenarios {

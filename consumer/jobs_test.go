@@ -138,3 +138,31 @@ func TestCancel(t *testing.T) {
 		require.NoError(t, jobs.Close(context.WithoutCancel(t.Context())))
 	})
 }
+
+// TestJobsHeal (B28): a lane whose group the server has lost is worked on all the same.
+func TestJobsHeal(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		name := tiertest.AuditedScope(t, server)
+		client := tiertest.Dial(t, server)
+		jobs, err := queue.NewClient(client, queue.Config{Queue: name})
+		require.NoError(t, err)
+		workers, err := queue.NewWorkers(client, queue.WorkersConfig{Queue: name})
+		require.NoError(t, err)
+		_, err = jobs.EnqueueMany(t.Context(), []queue.Job{{Lane: "a"}, {Lane: "b"}, {Lane: "b"}})
+		require.NoError(t, err)
+		server.Command(t, "XGROUP", "DESTROY", tier.Queue(name).LaneKey("b"), "w")
+		c, err := consumer.New(consumer.Jobs(workers), func(context.Context, *consumer.Delivery) error { return nil }, consumer.Config{})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			counts, err := jobs.Counts(t.Context())
+			return err == nil && counts == queue.Counts{}, fmt.Sprintf("%+v %v", counts, err)
+		})
+		stop()
+		require.NoError(t, <-ended)
+		require.NoError(t, jobs.Close(context.WithoutCancel(t.Context())))
+	})
+}

@@ -236,6 +236,39 @@ var scenarios = []struct {
 		_, err = m.Renew(f.ctx, entriesOf([]tier.Leased{l}))
 		require.ErrorIs(f.t, err, tier.ErrFenced, "a stale holder")
 	}},
+	{"34 stalled, 42 stalled_group", func(f *fixture) {
+		f.enqueue("a", "b")
+		first, second, third := f.join(f.workers), f.join(f.workers), f.join(f.workers)
+		id := idOf(f.read(first, 1)[0])
+		f.age("a")
+		taken, _ := f.takeOver(second, 1, 1)
+		require.Equal(f.t, 2, taken[0].Deliveries)
+		require.Equal(f.t, "a", f.get(id).Lane)
+		f.age("a")
+		taken, _ = f.takeOver(third, 1, 1)
+		require.Equal(f.t, 3, taken[0].Deliveries) // whether that is too often, package consumer says
+		f.commit(third, dead(taken[0], "stalled"))
+		require.Equal(f.t, "stalled", f.get(id).Reason)
+	}},
+	{"40 dedup_release", func(f *fixture) {
+		u := queue.Unique{Key: "k", Conflict: queue.Refuse}
+		id := f.unique(u, "1", time.Hour).ID
+		f.do("HSET", f.queue.UniqueKey(), "orphan", f.minted().String()+" d 0")
+		require.NoError(f.t, f.jobs.Remove(f.ctx, id))
+		require.Equal(f.t, "0", f.text("HEXISTS", f.queue.UniqueKey(), "k"))
+		require.Equal(f.t, "1", f.text("HEXISTS", f.queue.UniqueKey(), "orphan"))
+		require.NoError(f.t, f.unique(queue.Unique{Key: "orphan", Conflict: queue.Refuse}, "2", 0).Err, "nobody has it")
+	}},
+	{"41 extend_locks_batch", func(f *fixture) {
+		f.enqueue("a", "b")
+		m := f.join(f.workers)
+		leased := f.read(m, 2)
+		f.settle(m, leased[1])
+		gone, err := m.Renew(f.ctx, append(entriesOf(leased), f.minted().HostEntry()))
+		require.NoError(f.t, err)
+		require.Len(f.t, gone, 2)
+		require.Equal(f.t, leased[1].Entry, gone[0])
+	}},
 	{"44 reassign", func(f *fixture) {
 		id := f.enqueue("a")[0]
 		require.NoError(f.t, f.jobs.Move(f.ctx, id, "b"))
@@ -288,6 +321,12 @@ var scenarios = []struct {
 		}
 		f.counts(queue.Counts{Active: 9})
 	}},
+	{"62 batch_claim", func(f *fixture) {
+		ids := f.enqueue(slices.Repeat([]string{"a"}, 8)...)
+		m := f.join(f.workers)
+		require.Equal(f.t, ids[:4], idsOf(f.read(m, 4)))
+		f.counts(queue.Counts{Ready: 4, Active: 4})
+	}},
 	{"63 batch_claim_short", func(f *fixture) {
 		f.enqueue("default", "default", "default")
 		m := f.join(f.workers)
@@ -295,6 +334,35 @@ var scenarios = []struct {
 		require.NoError(f.t, err)
 		require.Len(f.t, leased, 3)
 		f.none(m)
+	}},
+	{"64 batch_partial_failure, 71 batch_partition", func(f *fixture) {
+		ids := f.enqueue(slices.Repeat([]string{"a"}, 4)...)
+		m := f.join(f.workers)
+		leased := f.read(m, 4)
+		done := tier.Ending{Entry: leased[0].Entry, Deliveries: 1}
+		require.NoError(f.t, m.Commit(f.ctx, []tier.Ending{done, again(leased[1], 0), dead(leased[2], "no"), again(leased[3], time.Hour)}))
+		f.gone(ids[0])
+		require.Equal(f.t, queue.Dead, f.get(ids[2]).State)
+		require.Equal(f.t, queue.Retry, f.get(ids[3]).State)
+		l := f.read(m, 1)[0]
+		require.Equal(f.t, ids[1], idOf(l))
+		require.Equal(f.t, 2, l.Deliveries)
+		f.none(m)
+	}},
+	{"72 batch_delay, 73 batch_delay_stale", func(f *fixture) {
+		id := f.enqueue("a")[0]
+		m := f.join(f.workers)
+		l := f.read(m, 1)[0]
+		snooze := tier.Ending{Entry: l.Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 0, Delay: 30 * time.Millisecond}}}
+		f.commit(m, snooze)
+		require.Zero(f.t, f.get(id).Attempts, "a snooze spends none")
+		leased, err := m.Read(f.ctx, 1, time.Second)
+		require.NoError(f.t, err)
+		require.Equal(f.t, 1, leased[0].Deliveries)
+		f.settle(m, leased...)
+		n, err := m.Settle(f.ctx, entriesOf(leased))
+		require.NoError(f.t, err)
+		require.Zero(f.t, n, "an unknown id is gone")
 	}},
 	{"69 grouped_batch_ceiling", func(f *fixture) {
 		ids := f.enqueue(slices.Repeat([]string{"a"}, 8)...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -23,6 +24,8 @@ type Member struct {
 	workers *Workers
 	name    string
 	lease   time.Duration
+
+	lost atomic.Bool // a lane has no group: Rebuild makes it
 
 	mu     sync.Mutex
 	number string                   // as the hash of workers had it at the last Sync
@@ -91,9 +94,29 @@ func (m *Member) letGo(n int, entry func(i int) codec.EntryID) {
 	}
 }
 
-// Rebuild has nothing to do: what a server has lost of a queue is made again by the next Sync, and by the next job.
-func (m *Member) Rebuild(context.Context) (tier.Rebuilt, error) {
-	return tier.Rebuilt{How: tier.Found}, nil
+// Rebuild makes the group of lanes again that a server has lost: their jobs are ready again, all of them. What else it has lost
+// of a queue is made again by the next Sync, and by the next job.
+func (m *Member) Rebuild(ctx context.Context) (tier.Rebuilt, error) {
+	q, c := m.workers.queue, m.workers.client
+	for _, key := range []string{q.RingKey(), q.LeasedKey()} {
+		reply, err := c.Do(ctx, key, c.B().Zrange().Key(key).Min("0").Max("-1").Build())
+		if err != nil {
+			return tier.Rebuilt{}, err
+		}
+		lanes, err := reply.AsStrSlice()
+		if err != nil {
+			return tier.Rebuilt{}, tier.Wrap("ZRANGE", key, err)
+		}
+		for _, lane := range lanes {
+			log := q.LaneKey(lane)
+			_, err := c.Do(ctx, log, c.B().XgroupCreate().Key(log).Group(group).Id("0").Build())
+			if err != nil && tier.Classify(err) != tier.ErrServer { // it is there, or the lane is not
+				return tier.Rebuilt{}, err
+			}
+		}
+	}
+	m.lost.Store(false)
+	return tier.Rebuilt{How: tier.Restarted}, nil
 }
 
 // Checkpoint has nothing to do: a settled job is gone.
@@ -205,7 +228,11 @@ func (m *Member) identify() []string {
 }
 
 func (m *Member) run(ctx context.Context, s *tier.Script, keys []string, args ...string) (rueidis.RedisMessage, error) {
-	return m.workers.client.Run(ctx, tier.Call{Script: s, Keys: keys, Args: args})
+	reply, err := m.workers.client.Run(ctx, tier.Call{Script: s, Keys: keys, Args: args})
+	if tier.Classify(err) == tier.ErrNoGroup {
+		m.lost.Store(true)
+	}
+	return reply, err
 }
 
 // fenced runs a script that answers a count, or -1.

@@ -207,3 +207,51 @@ func TestBellLost(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, leased, 1)
 }
+
+// TestLostGroup (B28): a lane whose group the server has lost is handed out anew, and what was active comes again; what a worker
+// from before settles is done, once.
+func TestLostGroup(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		ids := f.enqueue("a", "a", "b")
+		m, other := f.join(f.workers), f.join(f.workers)
+		before := f.read(m, 1)[0]
+		f.do("XGROUP", "DESTROY", f.queue.LaneKey("a"), "w")
+		_, err := other.Read(f.ctx, 10, 0)
+		require.ErrorIs(t, err, tier.ErrNoGroup)
+		_, err = other.Rebuild(f.ctx)
+		require.NoError(t, err)
+		_, err = other.Sync(f.ctx)
+		require.NoError(t, err)
+		leased := f.read(other, 3)
+		require.ElementsMatch(t, ids, idsOf(leased))
+		f.settle(m, before)
+		n, err := other.Settle(f.ctx, entriesOf(leased))
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		f.counts(queue.Counts{})
+	})
+}
+
+// TestFlushed: a server that has lost all of a queue serves it again; members of before are fenced once.
+func TestFlushed(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, tiertest.Private(t, kind))
+			f.enqueue("a", "b")
+			m := f.join(f.workers)
+			leased := f.read(m, 1)
+			f.do("FLUSHALL")
+			_, err := m.Settle(f.ctx, entriesOf(leased))
+			require.ErrorIs(t, err, tier.ErrFenced)
+			held, err := m.Sync(f.ctx)
+			require.NoError(t, err)
+			require.Empty(t, held)
+			ids := f.enqueue("a", "c")
+			got := append(f.read(m, 1), f.read(m, 1)...)
+			require.ElementsMatch(t, ids, idsOf(got))
+			f.settle(m, got...)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,8 +24,11 @@ type synced struct {
 }
 
 // Sync asks for the member's number and for what it holds, at most 4096 jobs: at the start, after tier.ErrFenced, and after a
-// Read that failed. It goes through all lanes with active jobs.
+// Read that failed. It goes through all lanes with active jobs. The error is tier.ErrNoGroup when Rebuild has to be called first.
 func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
+	if m.lost.Load() {
+		return nil, &tier.Error{Op: "sync", Key: m.workers.queue.RingKey(), Class: tier.ErrNoGroup, Err: errors.New("a lane has no group")}
+	}
 	for {
 		held, number, err := m.syncOnce(ctx)
 		if err != nil || number != "" {

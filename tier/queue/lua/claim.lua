@@ -67,8 +67,9 @@ for k = 1, #order, 2 do
     local log = KEYS[i]
     if paused ~= '0' or call('XLEN', log) == 0 then
       lane.room = 0
-    elseif ceiling ~= '0' then
-      lane.room = math.min(want, ceiling - call('XPENDING', log, 'w')[1])
+    else
+      local active = call('XPENDING', log, 'w')[1] -- a group that is lacking must not show after the first claim
+      if ceiling ~= '0' then lane.room = math.min(want, ceiling - active) end
     end
     if lane.rate and lane.room > 0 then
       lane.tokens = tokens(name, lane.rate, lane.per)

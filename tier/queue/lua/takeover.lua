@@ -26,7 +26,9 @@ local call = redis.call
 
 if call('HGET', workers, member) ~= number then return {-1, {}, 0, '', {}, -1, 0} end
 if call('HGET', queue, 'paused') then return {0, {}, 0, '', {}, -1, 0} end
-for i = 6, #KEYS do call('XLEN', KEYS[i]) end
+for i = 6, #KEYS do
+  if call('XLEN', KEYS[i]) > 0 then call('XPENDING', KEYS[i], 'w') end -- a group that is lacking must not show halfway
+end
 -- Asked first, since a right that is lacking must not show halfway.
 for _, cmd in ipairs({{'XCLAIM', ring, 'w', member, '0', '0-1'}, {'ZREM', leased, 'm'}, {'ZADD', leased, '0', 'm'}, {'XINFO', 'CONSUMERS', ring, 'w'}, {'HEXISTS', workers, 'f'},
   {'HINCRBY', workers, 'f', '1'}, {'XGROUP', 'DELCONSUMER', ring, 'w', 'c'}, {'ZRANGE', leased, '0', '0'}, {'ZRANGEBYSCORE', leased, '0', '0'}, {'XPENDING', ring, 'w'}}) do

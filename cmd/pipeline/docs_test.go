@@ -61,6 +61,7 @@ func TestDocumentIsComplete(t *testing.T) {
 	for _, c := range []string{
 		"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "check", "version",
 		"stream rm", "stream reset", "group reset", "group pause", "group resume", "group delete", "scope partition", "dead ls", "dead show", "dead redrive", "dead drop", "doctor", "projections", "projections switch", "projections reset", "projections drop",
+		"retention ls", "retention set", "retention rm", "retention plan", "retention run",
 		"cron ls", "cron add", "cron rm", "cron run",
 	} {
 		require.Contains(t, string(text), "pipeline "+c)

@@ -112,6 +112,17 @@ func TestBadInput(t *testing.T) {
 		{"data", "cron add q --name n --type t --every 1s --data {", `--data "{": want a JSON value`},
 		{"no schedule to remove", "cron rm q --yes", "want the name of a schedule: --name NAME ('pipeline cron ls q' lists them)"},
 		{"nobody to ask about a schedule", "cron rm q --name n", "there is no terminal to ask on: give --yes"},
+		{"nothing of retention", "retention stop", `unknown command "stop" of pipeline retention (pipeline retention --help lists them)`},
+		{"no policy", "retention set a/b", "want what may go: --max-length, --max-age, --max-bytes, --settled or --hard-cap ('pipeline retention rm' ends a policy)"},
+		{"a policy of nothing", "retention set a/b --exact", "exact says how, and nothing says what"},
+		{"a cap below the length", "retention set a/b --max-length 2 --hard-cap 1", "the hard cap is below the max length"},
+		{"size", "retention set a/b --max-bytes 1.5GiB", `--max-bytes "1.5GiB": want a number of bytes, above 0, as in 1048576, 512MiB or 2GiB`},
+		{"size too large", "retention set a/b --max-bytes 9000000000GiB", "want a number of bytes"},
+		{"fine age", "retention set a/b --max-age 1us", `--max-age "1us": want whole milliseconds`},
+		{"length of a policy", "retention set a/b --max-length 0", `--max-length "0": want a whole number, 1 or more`},
+		{"scope of a policy", "retention ls a:b", `scope "a:b"`},
+		{"stream of a policy", "retention set shop --settled", "address"},
+		{"metrics of one sweep", "retention run a --metrics :0", "--metrics 127.0.0.1:0: it needs --follow"},
 		{"scope of a doctor", "doctor shop a/b", "doctor takes scopes: a"},
 		{"demo", "demo now", `"now" is one argument too many`},
 	} {
@@ -129,7 +140,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "cron", "check", "doctor", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "cron", "retention", "check", "doctor", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

@@ -116,6 +116,7 @@ func TestDiagnose(t *testing.T) {
 		{"the last id but two (B72)", scoped(doctor.Stream{Info: stream.Info{Last: codec.EntryID{Ms: 3903090455549}}, Now: now}), "error ids-end shop/orders"},
 		{"a GiB (B64)", scoped(doctor.Stream{Bytes: 1 << 30}), ""},
 		{"more than a GiB (B64)", scoped(doctor.Stream{Bytes: 1<<30 + 1}), "warning unbounded shop/orders"},
+		{"more than a GiB, by policy (B64)", scoped(doctor.Stream{Bytes: 1<<30 + 1, Retained: true}), ""},
 		{"a removed stream", scoped(doctor.Stream{Info: stream.Info{Removed: true}, Bytes: 1 << 40}), ""},
 		{"dead for a while", grouped(stream.GroupDetail{State: stream.Dead, Who: []stream.ConsumerInfo{silent(time.Hour, 0)}}), ""},
 		{"dead for long", grouped(stream.GroupDetail{State: stream.Dead, Who: []stream.ConsumerInfo{silent(2*time.Hour, 1)}}), "warning group-dead shop/orders group g"},

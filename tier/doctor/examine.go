@@ -205,11 +205,15 @@ func ignoreDamage(err error) error {
 }
 
 func (e *examination) streams(ctx context.Context, s *Scope) error {
+	policies, err := stream.Retentions(ctx, e.client, s.Name)
+	if err != nil {
+		return err
+	}
 	for info, err := range stream.Streams(ctx, e.client, s.Name) {
 		if err != nil {
 			return err
 		}
-		st := Stream{Info: info}
+		st := Stream{Info: info, Retained: slices.ContainsFunc(policies, func(r stream.Retained) bool { return r.Address == info.Address })}
 		if err := e.tolerate(ctx, "the stream", info.Address.String(), e.stream(ctx, &st)); err != nil {
 			return err
 		}

@@ -285,3 +285,13 @@ func TestClusterOfSix(t *testing.T) {
 		})
 	}
 }
+
+// TestRetained (B64): a large stream that has a policy of retention is no finding.
+func TestRetained(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Valkey)
+	o := doctor.Options{Scopes: []string{"shop"}, Marks: doctor.Marks{StreamBytes: 100}}
+	require.Len(t, coded(f.examine(o), "unbounded"), 1)
+	require.NoError(t, stream.SetRetention(f.ctx, f.client, orders.String(), stream.Retention{MaxLength: 1000}))
+	require.Empty(t, coded(f.examine(o), "unbounded"))
+}

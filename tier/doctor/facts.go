@@ -49,10 +49,11 @@ type Scope struct {
 // Stream is a stream with its groups and cursors.
 type Stream struct {
 	stream.Info
-	Bytes   int64     // of memory; 0: not known
-	Now     time.Time // the clock of its node
-	Groups  []stream.GroupDetail
-	Cursors []stream.CursorInfo
+	Bytes    int64     // of memory; 0: not known
+	Now      time.Time // the clock of its node
+	Groups   []stream.GroupDetail
+	Cursors  []stream.CursorInfo
+	Retained bool // it has a policy of retention
 }
 
 // Lack is a right that the user does not have.

@@ -42,9 +42,9 @@ func (d *diagnosis) stream(s *Stream) {
 		d.add(Warning, "ids-ahead", where, "its ids are "+around(lead)+" ahead of the clock: the clock was set back, or another program wrote an id in the future",
 			"nothing is lost, and it ends when the clock has caught up; until then places named by time are off")
 	}
-	if s.Bytes > d.marks.StreamBytes {
+	if s.Bytes > d.marks.StreamBytes && !s.Retained {
 		d.add(Warning, "unbounded", where, fmt.Sprintf("it takes %s, more than %s, and nothing bounds it", size(s.Bytes), size(d.marks.StreamBytes)),
-			"trim it, or empty it with 'pipeline stream reset', before the server is full")
+			fmt.Sprintf("say what may go, 'pipeline retention set %s', or empty it with 'pipeline stream reset', before the server is full", where))
 	}
 	for i := range s.Groups {
 		d.group(s, &s.Groups[i])

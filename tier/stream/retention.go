@@ -86,7 +86,7 @@ func ParseRetention(text string) (Retention, error) {
 	if r.String() != text {
 		return Retention{}, fmt.Errorf("%w: %.200q", ErrRetention, text)
 	}
-	if err := r.validate(); err != nil {
+	if err := r.Validate(); err != nil {
 		return Retention{}, err
 	}
 	return r, nil
@@ -95,7 +95,8 @@ func ParseRetention(text string) (Retention, error) {
 // maxAge is what a policy's ms can be without an overflow.
 const maxAge = 100 * 365 * 24 * time.Hour
 
-func (r Retention) validate() error {
+// Validate says which rule the policy breaks. ErrRetention.
+func (r Retention) Validate() error {
 	reason := ""
 	switch {
 	case r.MaxLength < 0 || r.MaxAge < 0 || r.MaxBytes < 0 || r.HardCap < 0:
@@ -121,7 +122,7 @@ func SetRetention(ctx context.Context, client *tier.Client, address string, r Re
 	if err != nil {
 		return err
 	}
-	if err := r.validate(); err != nil {
+	if err := r.Validate(); err != nil {
 		return err
 	}
 	m, err := client.Run(ctx, tier.Call{

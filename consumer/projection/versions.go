@@ -110,11 +110,18 @@ func Switch(ctx context.Context, client *tier.Client, address, name string, vers
 //
 // Errors: ErrNoProjection, those of List.
 func Reset(ctx context.Context, client *tier.Client, address, name string, version int) error {
-	return move(ctx, client, address, name, version, func(c *stream.Cursor) error { return c.Reset(ctx, stream.Head()) })
+	if _, _, err := versions(ctx, client, address, name, version); err != nil {
+		return err
+	}
+	c, err := cursorOf(client, address, name, version)
+	if err != nil {
+		return err
+	}
+	return c.Reset(ctx, stream.Head())
 }
 
 // Drop deletes a version with its state; its owner ends. The live one goes only when it is the last. Dead letters stay, and so
-// does what a Store holds.
+// does what a Store holds. One that ended half way goes on when it is called again; until then nobody folds the version.
 //
 // Errors: *LiveError, ErrNoProjection, those of List.
 func Drop(ctx context.Context, client *tier.Client, address, name string, version int) error {
@@ -125,28 +132,31 @@ func Drop(ctx context.Context, client *tier.Client, address, name string, versio
 	if this.Live && len(all) > 1 {
 		return &LiveError{Name: name, Version: version}
 	}
-	addr, _ := tier.ParseAddress(address)
-	if err = move(ctx, client, address, name, version, func(c *stream.Cursor) error { return c.Delete(ctx) }); err != nil {
-		return err
-	}
-	if _, err = client.DeleteStates(ctx, addr.Scope, this.State(), RankOf(this.State())); err != nil {
-		return err
-	}
-	if len(all) == 1 {
-		return client.ForgetProjection(ctx, addr.Scope, name)
-	}
-	return nil
-}
-
-func move(ctx context.Context, client *tier.Client, address, name string, version int, f func(*stream.Cursor) error) error {
-	if _, _, err := versions(ctx, client, address, name, version); err != nil {
-		return err
-	}
-	c, err := stream.NewCursor(client, stream.CursorConfig{Address: address, Name: Versioned(name, version), Start: stream.Head()})
+	c, err := cursorOf(client, address, name, version)
 	if err != nil {
 		return err
 	}
-	return f(c)
+	// The cursor goes last, since the version is found by it. From the reset on its owner commits nothing that it has read, and
+	// from the pause on it reads nothing.
+	if err := c.Pause(ctx); err != nil {
+		return err
+	}
+	if err := c.Reset(ctx, stream.Head()); err != nil {
+		return err
+	}
+	if _, err := client.DeleteStates(ctx, c.Address().Scope, this.State(), RankOf(this.State())); err != nil {
+		return err
+	}
+	if len(all) == 1 {
+		if err := client.ForgetProjection(ctx, c.Address().Scope, name); err != nil {
+			return err
+		}
+	}
+	return c.Delete(ctx)
+}
+
+func cursorOf(client *tier.Client, address, name string, version int) (*stream.Cursor, error) {
+	return stream.NewCursor(client, stream.CursorConfig{Address: address, Name: Versioned(name, version), Start: stream.Head()})
 }
 
 // View reads the live version of a Table.

@@ -79,6 +79,9 @@ func ProjectionsKey(scope string) string { return "emq:{" + scope + "}:projectio
 // Queue names a job queue, which is a scope: CheckName("scope") holds of it. Its keys stand below "jobs:".
 type Queue string
 
+// QueuesPattern matches the keys of which each queue has one, and few others, for SCAN: not its results.
+const QueuesPattern = "emq:{*}:jobs:[cioq]*"
+
 func (q Queue) key(name string) string { return "emq:{" + string(q) + "}:jobs:" + name }
 
 // QueueKey is the hash of what all clients and workers of a queue must agree on.

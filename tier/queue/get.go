@@ -80,13 +80,8 @@ func (c *Client) outside(ctx context.Context, info Info) (_ Info, moved bool, er
 	if err != nil {
 		return info, false, err
 	}
-	var body []string
-	if err := msgpack.Unmarshal([]byte(text), &body); err != nil || len(body) < 5 {
-		return info, false, fmt.Errorf("queue: %s: the body of %s cannot be read: %w", key, info.ID, err)
-	}
-	info.read(body[0])
-	info.Reason = body[4]
-	return info, false, nil
+	err = info.readBody(text)
+	return info, false, err
 }
 
 // inLane asks the pending list whether somebody has the job.
@@ -105,33 +100,55 @@ func (c *Client) inLane(ctx context.Context, info Info, entry string) (_ Info, m
 	if err != nil || len(entries) == 0 {
 		return info, err == nil, err
 	}
-	for _, f := range entries[0].FieldValues {
-		switch f.Field {
-		case codec.FieldMessage:
-			info.read(f.Value)
-		case fieldAttempts:
-			info.Attempts, _ = strconv.Atoi(f.Value)
-		}
-	}
+	info.readEntry(entries[0].FieldValues)
 	pending, err := results[1].ToArray()
 	if err != nil || len(pending) == 0 {
 		return info, false, err
 	}
-	row, err := tier.Parts("XPENDING", pending[0], 4)
-	if err != nil {
-		return info, false, err
-	}
-	info.State = Active
-	info.Worker, _ = row[1].ToString()
-	idle, _ := row[2].AsInt64()
-	info.Idle = time.Duration(idle) * time.Millisecond
-	deliveries, _ := row[3].AsInt64()
-	info.Attempts += int(deliveries)
-	return info, false, nil
+	err = info.readPending(pending[0])
+	return info, false, err
 }
 
 // group is that of every lane.
 const group = "w"
+
+// readBody reads what a job holds that is in no lane.
+func (i *Info) readBody(text string) error {
+	var body []string
+	if err := msgpack.Unmarshal([]byte(text), &body); err != nil || len(body) < 5 {
+		return fmt.Errorf("queue: the body of %s cannot be read: %w", i.ID, err)
+	}
+	i.read(body[0])
+	i.Reason = body[4]
+	return nil
+}
+
+// readEntry reads what a job holds that is in a lane.
+func (i *Info) readEntry(fields []rueidis.XRangeFieldValue) {
+	for _, f := range fields {
+		switch f.Field {
+		case codec.FieldMessage:
+			i.read(f.Value)
+		case fieldAttempts:
+			i.Attempts, _ = strconv.Atoi(f.Value)
+		}
+	}
+}
+
+// readPending reads who has a job, after its entry.
+func (i *Info) readPending(m rueidis.RedisMessage) error {
+	row, err := tier.Parts("XPENDING", m, 4)
+	if err != nil {
+		return err
+	}
+	i.State = Active
+	i.Worker, _ = row[1].ToString()
+	idle, _ := row[2].AsInt64()
+	i.Idle = time.Duration(idle) * time.Millisecond
+	deliveries, _ := row[3].AsInt64()
+	i.Attempts += int(deliveries)
+	return nil
+}
 
 func (i *Info) read(message string) {
 	i.Raw = []byte(message)

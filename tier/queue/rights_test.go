@@ -165,7 +165,13 @@ func operatorWork(f *fixture, client *tier.Client) error {
 	f.undelivered(func() { err7 = errors.Join(err7, jobs.Remove(f.ctx, flow.Children[0].ID)) })
 	err7 = errors.Join(err7, jobs.Forward(f.ctx))
 	_, err8 := jobs.Drain(f.ctx)
-	_, err9 := jobs.Counts(f.ctx)
+	_, err9 := jobs.Overview(f.ctx)
+	for _, err := range jobs.List(f.ctx, queue.Selection{}) {
+		err9 = errors.Join(err9, err)
+	}
+	for _, err := range jobs.Lanes(f.ctx) {
+		err9 = errors.Join(err9, err)
+	}
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, jobs.Pause(f.ctx)); err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ var (
 	syncScript          = load("sync")
 	leaveScript         = load("leave")
 	retireScript        = load("retire")
+	listScript          = load("list")
+	lanesScript         = load("lanes")
 	countsScript        = load("counts")
 	auditJobsScript     = load("audit_jobs")
 	auditLaneScript     = load("audit_lane")

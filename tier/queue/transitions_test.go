@@ -175,6 +175,17 @@ var transitions = map[string]transition{
 		counts, err := s.jobs.Counts(s.ctx)
 		return fmt.Sprint(counts), err
 	}, after: sceneStart, answer: "{1 2 1 0 0}"},
+	"list": {oom: true, call: func(s *scene) (string, error) { return listing(s.jobs.List(s.ctx, queue.Selection{})) }, after: sceneStart, answer: "active ready active scheduled"},
+	"lanes": {oom: true, call: func(s *scene) (string, error) {
+		var words []string
+		for l, err := range s.jobs.Lanes(s.ctx) {
+			if err != nil {
+				return "", err
+			}
+			words = append(words, fmt.Sprint(l.Name, l.Ready, l.Active))
+		}
+		return strings.Join(words, " "), nil
+	}, after: sceneStart, answer: "x1 1 y0 1"},
 	"schedules": {oom: true, prepare: declareReport, call: func(s *scene) (string, error) {
 		list, err := queue.NewSchedules(s.jobs).List(s.ctx)
 		return fmt.Sprint(len(list)), err

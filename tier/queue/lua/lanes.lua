@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- Tells of lanes: how each was configured, and how many of its jobs are ready and active.
+-- KEYS[1] terms    HASH  of lanes
+-- KEYS[2..] logs   STREAM  of the lanes
+-- ARGV[1..]        names of the lanes
+-- Replies {'<weight> <ceiling> <paused>' | '', entries, active ones, ... for each lane}
+local terms = KEYS[1]
+local call = redis.call
+
+local reply = {}
+for i, row in ipairs(call('HMGET', terms, unpack(ARGV))) do
+  local log = KEYS[i + 1]
+  local length, active = call('XLEN', log), 0
+  if call('EXISTS', log) == 1 then active = call('XPENDING', log, 'w')[1] end
+  for _, part in ipairs({row or '', length, active}) do reply[#reply + 1] = part end
+end
+return reply

@@ -77,66 +77,74 @@ func (p *place) cursorFaults(ctx context.Context) (rows map[string]map[string]st
 
 // faultsOfCursor are what is wrong with the values of a cursor, of a log.
 func faultsOfCursor(row map[string]string, log Info) (faults []string) {
-	wrong := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if when, deleted := row["deleted"]; deleted {
-		if len(row) > 1 {
-			wrong("was deleted, and has values")
-		} else if !isNumber(when) {
-			wrong("was deleted at %.32q, not unix milliseconds", when)
+		switch {
+		case len(row) > 1:
+			return []string{"was deleted, and has values"}
+		case !isNumber(when):
+			return []string{fmt.Sprintf("was deleted at %.32q, not unix milliseconds", when)}
 		}
-		return faults
+		return nil
 	}
 	for _, value := range slices.Sorted(maps.Keys(cursorValues)) {
 		if _, has := row[value]; cursorValues[value] && !has {
-			wrong("has no %s", value)
+			faults = append(faults, "has no "+value)
 		}
 	}
 	for _, value := range slices.Sorted(maps.Keys(row)) {
-		text := row[value]
-		switch value {
-		case "owner":
-			if text != "" && tier.CheckName("consumer", text) != nil {
-				wrong("is owned by %.80q, which is no consumer's name", text)
-			}
-		case "paused":
-			if !isNumber(text) {
-				wrong("is paused since %.32q, not unix milliseconds: it is paused all the same", text)
-			}
-		case "epoch", "until", "commit", "added":
-			if !isNumber(text) {
-				wrong("has the %s %.32q, which is no number", value, text)
-			}
-		case "lease":
-			if ms, err := strconv.ParseInt(text, 10, 64); err != nil || ms < MinLease.Milliseconds() {
-				wrong("has the lease %.32q, not milliseconds from %d on", text, MinLease.Milliseconds())
-			}
-		case "start", "at", "reach", "live":
-			if _, err := codec.ParseEntryID(text); err != nil {
-				wrong("has the %s %.64q, which is no address", value, text)
-			}
-		case "crashes":
-			words := strings.Fields(text)
-			fine := (len(words) == 1 || len(words) == 3) && isNumber(words[0])
-			for _, at := range words[min(1, len(words)):] {
-				_, err := codec.ParseEntryID(at)
-				fine = fine && err == nil
-			}
-			if !fine {
-				wrong("has the crashes %.64q, not how many, at which address, and up to which", text)
-			}
-		case "passed":
-			if n, err := strconv.ParseInt(text, 10, 64); text != "" && (err != nil || n < 0 || n > log.Added) {
-				wrong("has passed %.32q entries, of %d that there ever were", text, log.Added)
-			}
-		case "above": // below, once the checkpoint is known to be one
-		default:
-			wrong("has the value %.32q, which no cursor has", value)
+		if what := faultOfValue(value, row[value], log); what != "" {
+			faults = append(faults, what)
 		}
 	}
 	if len(faults) > 0 {
 		return faults
 	}
 	return placeOfCursor(row, log)
+}
+
+// faultOfValue is what is wrong with one value; empty: nothing. What is above the checkpoint is looked at once that is known to
+// be one.
+func faultOfValue(value, text string, log Info) string {
+	switch value {
+	case "owner":
+		if text != "" && tier.CheckName("consumer", text) != nil {
+			return fmt.Sprintf("is owned by %.80q, which is no consumer's name", text)
+		}
+	case "paused":
+		if !isNumber(text) {
+			return fmt.Sprintf("is paused since %.32q, not unix milliseconds: it is paused all the same", text)
+		}
+	case "epoch", "until", "commit", "added":
+		if !isNumber(text) {
+			return fmt.Sprintf("has the %s %.32q, which is no number", value, text)
+		}
+	case "lease":
+		if ms, err := strconv.ParseInt(text, 10, 64); err != nil || ms < MinLease.Milliseconds() {
+			return fmt.Sprintf("has the lease %.32q, not milliseconds from %d on", text, MinLease.Milliseconds())
+		}
+	case "start", "at", "reach", "live":
+		if !isEntry(text) {
+			return fmt.Sprintf("has the %s %.64q, which is no address", value, text)
+		}
+	case "crashes":
+		words := strings.Fields(text)
+		if len(words) != 1 && len(words) != 3 || !isNumber(words[0]) || slices.ContainsFunc(words[1:], func(at string) bool { return !isEntry(at) }) {
+			return fmt.Sprintf("has the crashes %.64q, not how many, at which address, and up to which", text)
+		}
+	case "passed":
+		if n, err := strconv.ParseInt(text, 10, 64); text != "" && (err != nil || n < 0 || n > log.Added) {
+			return fmt.Sprintf("has passed %.32q entries, of %d that there ever were", text, log.Added)
+		}
+	case "above":
+	default:
+		return fmt.Sprintf("has the value %.32q, which no cursor has", value)
+	}
+	return ""
+}
+
+func isEntry(text string) bool {
+	_, err := codec.ParseEntryID(text)
+	return err == nil
 }
 
 // placeOfCursor are what is wrong with where a cursor stands, whose values can be read.

@@ -9,31 +9,44 @@ import (
 
 // partitions checks that a partitioned scope and its partitions say the same of each other, and of the streams in them.
 func (c *check) partitions(ctx context.Context) error {
-	key := tier.ScopeKey(c.scope)
-	p := &partitions{c.client, c.scope}
 	if text, ok := c.row[tier.PartitionsField]; ok {
-		layout, err := tier.ParseLayout(text)
-		if err != nil {
-			c.broken(key, "%v", err)
-			return nil
-		}
-		for k := range layout.Span() {
-			have, err := p.part(ctx, k)
-			switch {
-			case tier.Classify(err) != nil:
-				return err
-			case err != nil:
-				c.broken(tier.ScopeKey(tier.PartitionScope(c.scope, k)), "%v", err)
-			case have.Layout != layout:
-				c.broken(tier.ScopeKey(tier.PartitionScope(c.scope, k)), "is marked as %q, and its scope has %s partitions: end the change with 'pipeline scope partition %s --count %d'",
-					have, layout, c.scope, cmp.Or(layout.Next, layout.Count))
-			}
+		if err := c.partitioned(ctx, text); err != nil {
+			return err
 		}
 	}
-	text, ok := c.row[tier.PartitionField]
-	if !ok {
+	if text, ok := c.row[tier.PartitionField]; ok {
+		return c.partition(ctx, text)
+	}
+	return nil
+}
+
+// partitioned audits the marks of the partitions of the scope.
+func (c *check) partitioned(ctx context.Context, text string) error {
+	layout, err := tier.ParseLayout(text)
+	if err != nil {
+		c.broken(tier.ScopeKey(c.scope), "%v", err)
 		return nil
 	}
+	p := &partitions{c.client, c.scope}
+	for k := range layout.Span() {
+		key := tier.ScopeKey(tier.PartitionScope(c.scope, k))
+		have, err := p.part(ctx, k)
+		switch {
+		case tier.Classify(err) != nil:
+			return err
+		case err != nil:
+			c.broken(key, "%v", err)
+		case have.Layout != layout:
+			c.broken(key, "is marked as %q, and its scope has %s partitions: end the change with 'pipeline scope partition %s --count %d'",
+				have, layout, c.scope, cmp.Or(layout.Next, layout.Count))
+		}
+	}
+	return nil
+}
+
+// partition audits the mark of the scope as a partition of another.
+func (c *check) partition(ctx context.Context, text string) error {
+	key := tier.ScopeKey(c.scope)
 	mark, err := tier.ParsePartition(text)
 	if err != nil {
 		c.broken(key, "%v", err)
@@ -49,8 +62,7 @@ func (c *check) partitions(ctx context.Context) error {
 			}
 		}
 	}
-	p.scope = mark.Of
-	layout, err := p.layout(ctx)
+	layout, err := (&partitions{c.client, mark.Of}).layout(ctx)
 	switch {
 	case tier.Classify(err) != nil:
 		return err

@@ -14,6 +14,7 @@ type metrics struct {
 	failures prometheus.Counter
 	trimmed  *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
+	retired  *prometheus.CounterVec
 	over     *prometheus.GaugeVec
 	held     *prometheus.GaugeVec
 	failed   *prometheus.CounterVec
@@ -33,6 +34,7 @@ func newMetrics(reg prometheus.Registerer, scope string) *metrics {
 		failures: counters("beat_failures_total", "Beats that ended before all streams had their turn: the server failed, or the right was lost.").WithLabelValues(scope),
 		trimmed:  counters("trimmed_entries_total", "Entries that policies took away, what was dropped included.", "stream"),
 		dropped:  counters("dropped_entries_total", "Entries that a hard cap took from a group or a cursor that had not settled them; without a group, from the archive. Someone has lost them.", "stream", "group"),
+		retired:  counters("retired_groups_total", "Groups that were deleted since nobody had consumed them for as long as the policy says.", "stream"),
 		over:     gauges("over_entries", "Entries above the max length of the policy, or what its max bytes come to, after the last beat: what somebody holds.", "stream"),
 		held:     gauges("held_age_seconds", "Age of the first entry that somebody needs; 0: there is none.", "stream"),
 		failed:   counters("failures_total", "Turns of a stream that failed: nothing more of it goes until that is mended. Someone has to act.", "stream"),
@@ -46,6 +48,7 @@ func (m *metrics) turn(s *Swept) {
 	for group, n := range s.Dropped {
 		m.dropped.WithLabelValues(m.scope, name, group).Add(float64(n))
 	}
+	m.retired.WithLabelValues(m.scope, name).Add(float64(len(s.Retired)))
 	if s.Err != nil {
 		m.failed.WithLabelValues(m.scope, name).Inc()
 		return

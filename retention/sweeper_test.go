@@ -120,6 +120,33 @@ func TestHardCap(t *testing.T) {
 	})
 }
 
+// TestRetire: a group that nobody consumes holds entries until the policy retires it; then they go, and it is told which it was.
+func TestRetire(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, srv *tiertest.Server) {
+		s := newStage(t, srv)
+		s.append("orders", 100, 10)
+		m := s.member("orders", "alive")
+		s.settles(m, 60)
+		g, err := stream.NewGroup(s.client, stream.GroupConfig{Address: s.address("orders"), Name: "dead", Start: stream.Head(), Lease: time.Second})
+		require.NoError(t, err)
+		require.NoError(t, g.Create(s.ctx))
+		c, err := stream.NewCursor(s.client, stream.CursorConfig{Address: s.address("orders"), Name: "projection", Start: stream.Head()})
+		require.NoError(t, err)
+		_, err = c.Join(s.ctx, "m")
+		require.NoError(t, err)
+		s.declare("orders", stream.Retention{Settled: true, Exact: true, Retire: 2 * time.Second})
+		s.runs(s.sweeper(retention.SweeperConfig{Beat: 50 * time.Millisecond}))
+		tiertest.Eventually(t, soon, func() (bool, string) { return s.metric("retired_groups_total") == 1, "it is not retired" })
+		groups, err := stream.Groups(s.ctx, s.client, s.address("orders"))
+		require.NoError(t, err)
+		require.Len(t, groups, 1)
+		require.Equal(t, "alive", groups[0].Name)
+		require.EqualValues(t, 100, s.holdings("orders").Length, "the cursor holds them, and is not retired")
+		require.NoError(t, c.Delete(s.ctx))
+		s.becomes("orders", 40)
+	})
+}
+
 // TestFailingStream: one stream that cannot be swept keeps nobody else from its turn, keeps all that it has, and is counted.
 func TestFailingStream(t *testing.T) {
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))

@@ -20,8 +20,9 @@ type Swept struct {
 	Address tier.Address
 	Policy  stream.Retention
 	stream.Trimmed
-	Over    int64         // entries above the bound that stay, since somebody holds them
-	HeldAge time.Duration // of the first entry that somebody needs; 0: there is none
+	Retired []stream.Retired // groups that were deleted, since they were dead
+	Over    int64            // entries above the bound that stay, since somebody holds them
+	HeldAge time.Duration    // of the first entry that somebody needs; 0: there is none
 	Err     error
 }
 
@@ -46,6 +47,10 @@ func (s *Sweeper) turns(ctx context.Context) iter.Seq2[Swept, error] {
 			s.metrics.turn(&swept)
 			if swept.Err != nil {
 				s.client.Logger().Error("stream not swept: nothing more of it goes until that is mended", slog.String("stream", r.Address.String()), slog.Any("err", swept.Err))
+			}
+			for _, g := range swept.Retired {
+				s.client.Logger().Warn("dead group retired", slog.String("stream", r.Address.String()), slog.String("group", g.Group),
+					slog.Int64("pending", g.Pending), slog.Int64("parked", g.Parked))
 			}
 			for group, n := range swept.Dropped {
 				s.client.Logger().Error("entries dropped above the hard cap, which were not settled",
@@ -78,6 +83,9 @@ func (s *Sweeper) turn(ctx context.Context, r stream.Retained) Swept {
 	}
 	trim := Decide(r.Policy, h.Length, h.Bytes)
 	swept.Left = h.Length
+	if err := s.retire(ctx, &swept, &h); err != nil {
+		return swept.ended(err)
+	}
 	err = s.repeat(ctx, &swept, func() (stream.Trimmed, error) { return s.right.Trim(ctx, r.Address.Stream, r.Policy, trim) })
 	if err == nil && !swept.More && r.Policy.HardCap > 0 && swept.Left > r.Policy.HardCap {
 		err = s.repeat(ctx, &swept, func() (stream.Trimmed, error) { return s.right.Drop(ctx, r.Address.Stream, r.Policy) })
@@ -89,6 +97,28 @@ func (s *Sweeper) turn(ctx context.Context, r stream.Retained) Swept {
 		swept.HeldAge = max(0, h.Now.Sub(floor.First.Time()))
 	}
 	return swept.ended(err)
+}
+
+// retire deletes the groups that are dead by the policy, of those that hold something.
+func (s *Sweeper) retire(ctx context.Context, swept *Swept, h *stream.Holdings) error {
+	if swept.Policy.Retire == 0 {
+		return nil
+	}
+	asked := map[string]bool{}
+	for _, holder := range h.Holders {
+		if asked[holder.Name] || holder.Name == "" || holder.First.Compare(h.Last) > 0 {
+			continue
+		}
+		asked[holder.Name] = true
+		retired, group, err := s.right.Retire(ctx, swept.Address.Stream, swept.Policy, holder.Name)
+		if err != nil {
+			return err
+		}
+		if retired {
+			swept.Retired = append(swept.Retired, group)
+		}
+	}
+	return nil
 }
 
 // repeat calls until nothing more goes, or the turn is over. The right is kept meanwhile.
@@ -144,6 +174,7 @@ func joined(list []Swept, next Swept) []Swept {
 		if list[i].Address == next.Address {
 			before := list[i]
 			list[i] = next
+			list[i].Retired = append(before.Retired, next.Retired...)
 			list[i].Trimmed = before.Trimmed
 			list[i].add(next.Trimmed)
 			return list

@@ -134,10 +134,11 @@ type policyJSON struct {
 	Settled   bool    `json:"settled,omitempty"`
 	Exact     bool    `json:"exact,omitempty"`
 	HardCap   int64   `json:"hard_cap,omitempty"`
+	Retire    float64 `json:"retire_after_seconds,omitempty"`
 }
 
 func policyOf(r stream.Retention) policyJSON {
-	return policyJSON{r.MaxLength, r.MaxAge.Seconds(), r.MaxBytes, r.Settled, r.Exact, r.HardCap}
+	return policyJSON{r.MaxLength, r.MaxAge.Seconds(), r.MaxBytes, r.Settled, r.Exact, r.HardCap, r.Retire.Seconds()}
 }
 
 // droppedJSON names the archive, which has no name in the packages below.

@@ -53,6 +53,7 @@ func TestRetention(t *testing.T) {
 	require.Contains(t, p.ok("retention", "run", "shop/orders").out, `"went":25,"left":15,"held":5`)
 	require.Equal(t, "15\n", p.ok("range", "shop/orders", "--count").out)
 
+	require.Contains(t, p.ok("retention", "set", "shop/orders", "--retire-after", "30d").out, `"policy":{"retire_after_seconds":2592000}`)
 	p.ok("retention", "set", "shop/orders", "--hard-cap", "4")
 	require.Contains(t, p.ok("retention", "run", "shop").out, `"went":11,"left":4,"held":0,"dropped":{"slow":11}`)
 	require.Contains(t, p.ok("retention", "ls", "shop").out, `"policy":{"hard_cap":4},"entries":4,"trimmed":36,"dropped":{"slow":11}`)

@@ -118,6 +118,9 @@ func (s *sweep) once(ctx context.Context, sweepers []*retention.Sweeper) error {
 					return err
 				}
 			}
+			for _, g := range swept.Retired {
+				s.app.warn("group %s of %s was dead, and is deleted: it held %d pending and %d parked", g.Group, swept.Address, g.Pending, g.Parked)
+			}
 			rows = append(rows, []string{
 				swept.Address.String(), show.Number(swept.Entries), show.Number(swept.Left), show.Number(swept.Over), show.Number(sum(swept.Dropped)),
 			})
@@ -136,12 +139,17 @@ func sweptJSON(s *retention.Swept) any {
 	if s.Err != nil {
 		problem = oneLine(s.Err)
 	}
+	var retired []string
+	for _, g := range s.Retired {
+		retired = append(retired, g.Group)
+	}
 	return struct {
 		Stream  string           `json:"stream"`
 		Went    int64            `json:"went"`
 		Left    int64            `json:"left"`
 		Held    int64            `json:"held"`
 		Dropped map[string]int64 `json:"dropped"`
+		Retired []string         `json:"retired,omitempty"`
 		Error   string           `json:"error,omitempty"`
-	}{s.Address.String(), s.Entries, s.Left, s.Over, droppedJSON(s.Dropped), problem}
+	}{s.Address.String(), s.Entries, s.Left, s.Over, droppedJSON(s.Dropped), retired, problem}
 }

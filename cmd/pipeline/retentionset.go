@@ -19,7 +19,7 @@ import (
 // policyFlags are a policy as the command line has it.
 type policyFlags struct {
 	length, cap    int
-	age            time.Duration
+	age, retire    time.Duration
 	bytes          int64
 	settled, exact bool
 }
@@ -35,7 +35,8 @@ needs it: every group was given it and has settled it, it waits for no other try
 every cursor is past it. --settled lets all such entries go.
 
 --hard-cap N is for memory that must not be filled: of more entries than N the
-oldest go whoever needs them, and who lost how many is counted.
+oldest go whoever needs them, and who lost how many is counted. --retire-after DUR
+deletes groups with something to do that nobody was heard of for so long.
 
 Nothing goes by this command: 'pipeline retention plan' shows what would, and
 'pipeline retention run' takes it away.`,
@@ -44,10 +45,10 @@ Nothing goes by this command: 'pipeline retention plan' shows what would, and
 		Args: arguments(1, 1, "the address of a stream, as in shop/orders"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			policy := stream.Retention{
-				MaxLength: int64(p.length), MaxAge: p.age, MaxBytes: p.bytes, Settled: p.settled, Exact: p.exact, HardCap: int64(p.cap),
+				MaxLength: int64(p.length), MaxAge: p.age, MaxBytes: p.bytes, Settled: p.settled, Exact: p.exact, HardCap: int64(p.cap), Retire: p.retire,
 			}
 			if policy == (stream.Retention{}) {
-				return usagef("want what may go: --max-length, --max-age, --max-bytes, --settled or --hard-cap ('pipeline retention rm' ends a policy)")
+				return usagef("want what may go: --max-length, --max-age, --max-bytes, --settled, --hard-cap or --retire-after ('pipeline retention rm' ends a policy)")
 			}
 			if err := policy.Validate(); err != nil {
 				return &usageError{err}
@@ -62,6 +63,7 @@ Nothing goes by this command: 'pipeline retention plan' shows what would, and
 	f.BoolVar(&p.settled, "settled", false, "let go what everybody is through with")
 	f.BoolVar(&p.exact, "exact", false, "to the last entry; else up to about 100 more stay, which costs less")
 	f.Var(number(&p.cap, 1, math.MaxInt), "hard-cap", "of more entries than this drop the oldest, whoever needs them")
+	f.Var(age(&p.retire), "retire-after", "delete groups with something to do whose consumers were silent for so long")
 	return cmd
 }
 

@@ -104,6 +104,8 @@ var roles = map[string][]need{
 		on("log", "EXISTS"), on("log", "XTRIM", "MAXLEN", "0"), on("log", "XRANGE", "-", "+"), on("log", "XREVRANGE", "+", "-"), on("log", "XPENDING", "g"), on("log", "XLEN"),
 		sub("log", "XINFO", "STREAM"), sub("log", "XINFO", "GROUPS"), on("cursors", "HGETALL"), on("retention", "HGET", "f"), on("retention", "HGETALL"),
 		on("retention", "HINCRBY", "f", "1"), on("retry", "ZCARD"), on("retry", "ZRANGE", "0", "0"), on("retry", "ZSCORE", "m"),
+		on("retention", "HSET", "f", "v"), on("retention", "HDEL", "f"), on("group", "HGET", "f"), on("group", "HSET", "f", "v"), on("group", "PEXPIRE", "1"), on("group", "DEL"), on("owners", "HGETALL"),
+		on("owners", "DEL"), on("retry", "DEL"), on("open", "DEL"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "CONSUMERS", "g"),
 	),
 }
 

@@ -40,6 +40,7 @@ func TestRights(t *testing.T) {
 		{"no XGROUP", []string{"~*", "+@all", "-xgroup"}, map[string]string{
 			"consumer": "it lacks the command XGROUP CREATE, the command XGROUP SETID, the command XGROUP DELCONSUMER",
 			"operator": "it lacks the command XGROUP CREATE, the command XGROUP SETID, the command XGROUP DESTROY",
+			"sweeper":  "it lacks the command XGROUP DESTROY",
 		}},
 	}
 	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {

@@ -26,6 +26,10 @@ type Retention struct {
 	// HardCap is of how many entries the oldest go whoever holds them; then those from whom they were taken are counted, by
 	// name. 0: there is none. Below what the others leave, consumers lose what they are merely late with.
 	HardCap int64
+	// Retire is after how long without a sign of life a group is deleted that has something to do: 0 is never, else a second
+	// at least, and twice the group's lease. What it had not settled is nobody's then; a group whose consumers are only down for so long has
+	// lost its place.
+	Retire time.Duration
 }
 
 // ErrRetention: a policy that breaks a stated rule, or that this version cannot read.
@@ -50,6 +54,7 @@ func (r Retention) words() []string {
 	flag("settled", r.Settled)
 	flag("exact", r.Exact)
 	number("hard-cap", r.HardCap)
+	number("retire", r.Retire.Milliseconds())
 	return words
 }
 
@@ -76,6 +81,8 @@ func ParseRetention(text string) (Retention, error) {
 			r.Exact, err = true, nil
 		case "hard-cap":
 			r.HardCap = n
+		case "retire":
+			r.Retire = time.Duration(n) * time.Millisecond
 		default:
 			err = errors.New("a word that this version does not know: upgrade it")
 		}
@@ -101,8 +108,10 @@ func (r Retention) Validate() error {
 	switch {
 	case r.MaxLength < 0 || r.MaxAge < 0 || r.MaxBytes < 0 || r.HardCap < 0:
 		reason = "a bound is below 0"
-	case r.MaxAge%time.Millisecond != 0 || r.MaxAge > maxAge:
-		reason = "the age is no number of milliseconds up to a hundred years"
+	case r.MaxAge%time.Millisecond != 0 || r.MaxAge > maxAge || r.Retire%time.Millisecond != 0 || r.Retire > maxAge:
+		reason = "a length of time is no number of milliseconds up to a hundred years"
+	case r.Retire < 0 || 0 < r.Retire && r.Retire < time.Second:
+		reason = "groups are retired after a second at least"
 	case r.HardCap > 0 && r.HardCap < r.MaxLength:
 		reason = "the hard cap is below the max length: it would take what is to stay"
 	case r == Retention{Exact: true}:

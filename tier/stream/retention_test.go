@@ -17,7 +17,7 @@ import (
 func TestRetentionText(t *testing.T) {
 	for _, text := range []string{
 		"", "max-length=1", "max-age=1500", "max-bytes=1048576", "settled", "settled exact", "hard-cap=10",
-		"max-length=10 max-age=20 max-bytes=30 settled exact hard-cap=40",
+		"max-length=10 max-age=20 max-bytes=30 settled exact hard-cap=40 retire=50000", "retire=1000",
 	} {
 		r, err := stream.ParseRetention(text)
 		require.NoError(t, err, text)
@@ -26,7 +26,7 @@ func TestRetentionText(t *testing.T) {
 	for _, text := range []string{
 		"max-length", "max-length=", "max-length=x", "max-length=0", "max-length=-1", "max-length=01", "max-age=-1", "max-bytes=-1", "hard-cap=-1",
 		"exact", "settled=1", "settled settled", "exact settled", "max-length=1 max-length=2", "settled  exact", " settled",
-		"max-length=1 hold=mailer", "max-length=11 hard-cap=10", "max-age=9223372036854775807",
+		"max-length=1 hold=mailer", "max-length=11 hard-cap=10", "retire=999", "max-age=9223372036854775807",
 	} {
 		r, err := stream.ParseRetention(text)
 		require.ErrorIs(t, err, stream.ErrRetention, text)

@@ -326,7 +326,7 @@ func operatorWork(f *fixture, client *tier.Client) error {
 
 func sweeperWork(f *fixture, client *tier.Client) error {
 	ids := f.logged(10)
-	policy := stream.Retention{MaxLength: 1, HardCap: 1, Exact: true}
+	policy := stream.Retention{MaxLength: 1, HardCap: 1, Exact: true, Retire: time.Second}
 	require.NoError(f.t, stream.SetRetention(f.ctx, f.client, f.address, policy))
 	m, leased := f.reads("mailer", 5, 0, 1, 2)
 	require.NoError(f.t, m.Commit(f.ctx, failed(leased[3].Entry)))
@@ -345,6 +345,18 @@ func sweeperWork(f *fixture, client *tier.Client) error {
 			_, err := s.Drop(f.ctx, "orders", policy)
 			require.True(f.t, err == nil || before == f.length(), "a refusal has trimmed")
 			return err
+		},
+		func() error {
+			require.NoError(f.t, f.group("unused", stream.Head(), time.Second).Create(f.ctx))
+			for _, at := range []string{"", "1"} { // watched from now on, and long ago
+				if at != "" {
+					f.do("HSET", f.addr().RetentionKey(), "silent:unused", at)
+				}
+				if _, _, err := s.Retire(f.ctx, "orders", policy, "unused"); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 		func() error { return s.Release(f.ctx) },
 	}

@@ -61,6 +61,7 @@ var (
 	releaseSweepScript = load("release_sweep")
 	trimScript         = load("trim")
 	dropScript         = load("drop")
+	retireGroupScript  = load("retire_group")
 	holdingsScript     = load("holdings")
 	countBelowScript   = load("count_below")
 )

@@ -105,30 +105,38 @@ var transitions = map[string]transition{
 			return "", stream.SetRetention(f.ctx, f.client, f.address, stream.Retention{MaxLength: 5})
 		}, func() string { return f.text("HGET", tier.ScopeKey(f.addr().Scope), "retention:orders") }
 	}, after: "max-length=5"},
-	"take_sweep": sweeping{before: "free, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+	"take_sweep": sweeping{before: "free, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
 		held, _, err := s.right.Take(s.f.ctx)
 		return fmt.Sprint(held), err
-	}, after: "held, 4 entries, dropped ", answer: "true"}.row(),
-	"release_sweep": sweeping{taken: true, before: "held, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+	}, after: "held, 4 entries, dropped , groups 1", answer: "true"}.row(),
+	"release_sweep": sweeping{taken: true, before: "held, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
 		return "", s.right.Release(s.f.ctx)
-	}, after: "free, 4 entries, dropped "}.row(),
-	"trim": sweeping{taken: true, before: "held, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+	}, after: "free, 4 entries, dropped , groups 1"}.row(),
+	"trim": sweeping{taken: true, before: "held, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
 		got, err := s.right.Trim(s.f.ctx, "orders", s.policy, stream.Trim{Keep: 1, Exact: true})
 		return fmt.Sprint(got), err
-	}, after: "held, 3 entries, dropped ", answer: "{1 false 3 map[]}", again: "{0 false 3 map[]}"}.row(),
-	"drop": sweeping{taken: true, before: "held, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+	}, after: "held, 3 entries, dropped , groups 1", answer: "{1 false 3 map[]}", again: "{0 false 3 map[]}"}.row(),
+	"drop": sweeping{taken: true, before: "held, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
 		got, err := s.right.Drop(s.f.ctx, "orders", s.policy)
 		return fmt.Sprint(got), err
-	}, after: "held, 2 entries, dropped 1", answer: "{2 false 2 map[g:1]}", again: "{0 false 2 map[]}"}.row(),
-	"holdings": sweeping{before: "free, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+	}, after: "held, 2 entries, dropped 1, groups 1", answer: "{2 false 2 map[g:1]}", again: "{0 false 2 map[]}"}.row(),
+	"retire_group": sweeping{taken: true, prepare: func(s *sweeps) {
+		s.f.do("XGROUP", "DELCONSUMER", s.f.log(), "g", s.member.Name())
+		s.f.do("DEL", s.f.addr().OwnersKey("g"))
+		s.f.do("HSET", s.f.addr().RetentionKey(), "silent:g", "1") // since long ago
+	}, before: "held, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
+		retired, _, err := s.right.Retire(s.f.ctx, "orders", s.policy, "g")
+		return fmt.Sprint(retired), err
+	}, after: "held, 4 entries, dropped , groups 0", answer: "true", again: "false"}.row(),
+	"holdings": sweeping{before: "free, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
 		h, err := stream.HoldingsOf(s.f.ctx, s.f.client, s.f.address)
 		floor, _ := h.Floor()
 		return fmt.Sprint(floor.Name, " ", floor.Why), err
-	}, after: "free, 4 entries, dropped ", answer: "g unread"}.row(),
-	"count_below": sweeping{before: "free, 4 entries, dropped ", call: func(s *sweeps) (string, error) {
+	}, after: "free, 4 entries, dropped , groups 1", answer: "g unread"}.row(),
+	"count_below": sweeping{before: "free, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
 		n, err := stream.CountBelow(s.f.ctx, s.f.client, s.f.address, 100, s.ids[3])
 		return fmt.Sprint(n), err
-	}, after: "free, 4 entries, dropped ", answer: "[3]"}.row(),
+	}, after: "free, 4 entries, dropped , groups 1", answer: "[3]"}.row(),
 	"partition_scope": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		scope := f.addr().Scope
 		number, err := f.client.ScopeNode(f.ctx, scope)
@@ -458,12 +466,14 @@ var transitions = map[string]transition{
 // sweeping is a row about trimming: of four entries, a group has settled one.
 type sweeping struct {
 	taken                        bool
+	prepare                      func(*sweeps)
 	call                         func(*sweeps) (string, error)
 	before, after, answer, again string
 }
 
 type sweeps struct {
 	f      *fixture
+	member *stream.Member
 	right  *stream.Sweep
 	policy stream.Retention
 	ids    []codec.EntryID
@@ -473,19 +483,24 @@ func (w sweeping) row() transition {
 	return transition{
 		oom: true, before: w.before, after: w.after, answer: w.answer, again: w.again,
 		prepare: func(f *fixture) (func() (string, error), func() string) {
-			s := &sweeps{f: f, policy: stream.Retention{MaxLength: 1, HardCap: 2, Exact: true}, ids: f.logged(4)}
-			f.reads("g", 1, 0)
+			s := &sweeps{f: f, policy: stream.Retention{MaxLength: 1, HardCap: 2, Exact: true, Retire: time.Second}, ids: f.logged(4)}
+			s.member, _ = f.reads("g", 1, 0)
 			s.right = f.sweeps(s.policy)
 			key := tier.SweeperKey(f.addr().Scope)
 			if !w.taken {
 				require.NoError(f.t, s.right.Release(f.ctx))
+			}
+			if w.prepare != nil {
+				w.prepare(s)
 			}
 			return func() (string, error) { return w.call(s) }, func() string {
 				who := "free"
 				if f.text("HGET", key, "owner") != "" {
 					who = "held"
 				}
-				return fmt.Sprintf("%s, %s entries, dropped %s", who, f.length(), f.text("HGET", f.addr().RetentionKey(), tier.DroppedField("g")))
+				groups, err := stream.Groups(f.ctx, f.client, f.address)
+				require.NoError(f.t, err)
+				return fmt.Sprintf("%s, %s entries, dropped %s, groups %d", who, f.length(), f.text("HGET", f.addr().RetentionKey(), tier.DroppedField("g")), len(groups))
 			}
 		},
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -86,21 +88,34 @@ func (s *Sweep) cut(ctx context.Context, script *tier.Script, name string, polic
 		if err != nil {
 			return Trimmed{}, err
 		}
-		reply, err := tier.Parts(script.Name, m, 5)
+		reply, err := swept(script, p, m)
 		if err != nil {
 			return Trimmed{}, err
 		}
-		switch code, _ := reply[0].ToString(); code {
-		case "fenced":
-			return Trimmed{}, fmt.Errorf("%w (%s %s)", ErrSweepLost, script.Name, p.addr)
-		case "policy":
-			return Trimmed{}, fmt.Errorf("%w (%s)", ErrPolicyChanged, p.addr)
-		case "ok":
+		if reply != nil {
 			dropped, err := reply[4].AsStrSlice()
 			return Trimmed{number(reply[1]), number(reply[2]) > 0, number(reply[3]), counts(dropped)}, err
 		}
 	}
 	return Trimmed{}, fmt.Errorf("stream: %s %s: %w", script.Name, p.addr, errBusy)
+}
+
+// swept reads the reply of a script that the right to trim is for; nil: it is to be called again, since there is another group
+// or cursor.
+func swept(script *tier.Script, p *place, m rueidis.RedisMessage) ([]rueidis.RedisMessage, error) {
+	reply, err := tier.Parts(script.Name, m, 5)
+	if err != nil {
+		return nil, err
+	}
+	switch code, _ := reply[0].ToString(); code {
+	case "fenced":
+		return nil, fmt.Errorf("%w (%s %s)", ErrSweepLost, script.Name, p.addr)
+	case "policy":
+		return nil, fmt.Errorf("%w (%s)", ErrPolicyChanged, p.addr)
+	case "changed":
+		return nil, nil
+	}
+	return reply, nil
 }
 
 // counts reads pairs of a name and a number; nil when there are none.

@@ -95,6 +95,16 @@ func TestBadInput(t *testing.T) {
 		{"nobody to ask about letters", "dead drop a/b --group g --all", "there is no terminal to ask on: give --yes"},
 		{"id of a letter", "dead redrive a/b --group g --id x --yes", `--id "x": want the id of a letter (1795957200000-0), or of a message (ORD0STCa4O4Feq)`},
 		{"no id to show", "dead show a/b --group g", "want the id of a dead letter: --id ID ('pipeline dead ls a/b --group g' lists them)"},
+		{"job without a type", "jobs enqueue q", "want the type of the jobs: --type TYPE"},
+		{"delay and time", "jobs enqueue q --type t --delay 1s --at 2026-11-29", "--delay and --at: give one of them"},
+		{"data and a file", "jobs enqueue q x.csv --type t --data 1", "--data is what one job carries: leave it out, or x.csv"},
+		{"unique key of many", "jobs enqueue q x.csv --type t --unique k", "--unique is for one job: give it --data"},
+		{"state", "jobs ls q --state done", `--state "done": want one of ready, active, scheduled, retry, waiting, dead`},
+		{"id of a job", "jobs show q --id ORD0STCa4O4Feq", `--id "ORD0STCa4O4Feq": want the id of a job`},
+		{"no job to show", "jobs show q", "want the id of a job: --id ID ('pipeline jobs ls q' lists them)"},
+		{"which jobs", "jobs cancel q --yes", "want which jobs: --id ID, --lane NAME, --match TEXT or --all"},
+		{"all jobs and some", "jobs rm q --all --lane a --yes", "--all, --id and what chooses among jobs: give one of them"},
+		{"nobody to ask about jobs", "jobs retry q --all", "there is no terminal to ask on: give --yes"},
 		{"no queue", "cron ls", "want the name of a queue (pipeline cron ls --help)"},
 		{"queue", "cron ls a/b", `queue "a/b": '/' is not one of`},
 		{"reserved queue", "cron ls emq", `queue "emq": this name is reserved`},
@@ -141,7 +151,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "cron", "retention", "check", "doctor", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "jobs", "cron", "retention", "check", "doctor", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

@@ -48,6 +48,9 @@ func (a Address) IndexKey(key string) string { return a.LogKey() + ":key:" + key
 // SnapshotKey is the state that was folded from a key of a keyed stream, which may be lost.
 func (a Address) SnapshotKey(key string) string { return a.LogKey() + ":snap:" + key }
 
+// FoldKey is the snapshot of a state that processes fold from the whole stream in their memory, which may be lost.
+func (a Address) FoldKey(projection string) string { return a.LogKey() + ":fold:" + projection }
+
 // GroupKey is a group's own hash.
 func (a Address) GroupKey(group string) string { return a.LogKey() + ":g:" + group }
 

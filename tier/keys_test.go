@@ -26,6 +26,7 @@ func addressKeys(a tier.Address) map[string]string {
 		"SeenKey":        a.SeenKey("k"),
 		"IndexKey":       a.IndexKey("k"),
 		"SnapshotKey":    a.SnapshotKey("k"),
+		"FoldKey":        a.FoldKey("p.1"),
 		"GroupKey":       a.GroupKey("g"),
 		"OwnersKey":      a.OwnersKey("g"),
 		"RetryKey":       a.RetryKey("g"),
@@ -166,6 +167,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	want["DoneKey"] = want["LogKey"] + ":done:<group>:<hash>"
 	want["IndexKey"] = want["LogKey"] + ":key:<key>"
 	want["SnapshotKey"] = want["LogKey"] + ":snap:<key>"
+	want["FoldKey"] = want["LogKey"] + ":fold:<projection>"
 	want["GroupKey"] = want["LogKey"] + ":g:<group>"
 	want["OwnersKey"] = want["LogKey"] + ":g:<group>:owners"
 	want["RetryKey"] = want["LogKey"] + ":g:<group>:retry"
@@ -184,7 +186,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	require.ElementsMatch(t, builders(t), keysOf(documented))
 	built := addressKeys(tier.Address{Scope: "s", Stream: "<n>"})
 	for name, key := range built {
-		pattern := strings.NewReplacer("<producer>", "p", "<key>", "k", "<hash>", "8254c329a92850f6d539dd376f4816ee", "<group>", "g", "<name>", "total").Replace(documented[name])
+		pattern := strings.NewReplacer("<producer>", "p", "<key>", "k", "<hash>", "8254c329a92850f6d539dd376f4816ee", "<group>", "g", "<projection>", "p.1", "<name>", "total").Replace(documented[name])
 		require.Equal(t, pattern, key)
 	}
 }

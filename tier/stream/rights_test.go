@@ -42,6 +42,7 @@ var roles = map[string]work{
 	"operator":  operatorWork,
 	"records":   recordsWork,
 	"sweeper":   sweeperWork,
+	"fold":      foldWork,
 }
 
 func writerWork(f *fixture, client *tier.Client) error {
@@ -224,6 +225,26 @@ func consumerWork(f *fixture, client *tier.Client) error {
 		}
 	}
 	return nil
+}
+
+func foldWork(f *fixture, client *tier.Client) error {
+	first := f.append(f.writer(stream.WriterConfig{}), 2)[0].ServerEntry()
+	s, err := stream.NewSnapshots(client, f.address, "balances.1")
+	if err != nil {
+		return err
+	}
+	if _, err := s.Load(f.ctx); err != nil {
+		return err
+	}
+	if _, err := s.Keep(f.ctx, stream.Snapshot{At: first, Entry: first}); err != nil {
+		return err
+	}
+	r, err := stream.NewReader(client, stream.ReaderConfig{Address: f.address})
+	if err != nil {
+		return err
+	}
+	_, err = r.UnreadAge(f.ctx, first)
+	return err
 }
 
 func recordsWork(f *fixture, client *tier.Client) error {

@@ -64,6 +64,7 @@ var (
 	retireGroupScript  = load("retire_group")
 	holdingsScript     = load("holdings")
 	countBelowScript   = load("count_below")
+	keepSnapshotScript = load("keep_snapshot")
 )
 
 func load(name string) *tier.Script {

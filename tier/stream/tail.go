@@ -27,28 +27,48 @@ const (
 // everything goes on after a trim and after a Purge.
 func (r *Reader) Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.Record, error] {
 	return func(yield func(codec.Record, error) bool) {
-		c := newWalk(r.place, from, codec.MaxEntryID)
-		c.follow = true
-		failures := 0
-		for ctx.Err() == nil {
-			page, err := r.await(ctx, c)
-			if err == nil {
-				failures = 0
-				if !r.yieldPage(page, from, codec.MaxEntryID, yield) {
-					return
-				}
-				continue
-			}
-			if class := tier.Classify(err); class == nil || class.Reaction == tier.Surface {
-				if ctx.Err() == nil {
-					yield(codec.Record{}, err)
-				}
+		r.follow(ctx, newWalk(r.place, from, codec.MaxEntryID), from, yield)
+	}
+}
+
+// Resume is Tail from behind a snapshot: it yields what was not folded into it. It ends with a *TrimmedError, and yields
+// nothing, unless all of that is there and the log is the same one: its Entry still is, or was the newest when it was kept.
+func (r *Reader) Resume(ctx context.Context, s Snapshot) iter.Seq2[codec.Record, error] {
+	if s.At.IsZero() {
+		return r.Tail(ctx, codec.EntryID{})
+	}
+	return func(yield func(codec.Record, error) bool) {
+		c := newWalk(r.place, s.Entry, codec.MaxEntryID)
+		c.claim = claimSeen
+		if s.added > 0 {
+			c.from, c.claim, c.added = s.Entry.Next(), claimTail, s.added
+		}
+		r.follow(ctx, c, s.At.Next(), yield)
+	}
+}
+
+// follow yields the messages from an address on, page by page.
+func (r *Reader) follow(ctx context.Context, c *walk, from codec.EntryID, yield func(codec.Record, error) bool) {
+	c.follow = true
+	failures := 0
+	for ctx.Err() == nil {
+		page, err := r.await(ctx, c)
+		if err == nil {
+			failures = 0
+			if !r.yieldPage(page, from, codec.MaxEntryID, yield) {
 				return
 			}
-			failures++
-			r.place.client.Logger().Warn("tail interrupted", "stream", r.place.addr.String(), "err", err)
-			tier.Pause(ctx, tier.CallDelay(failures))
+			continue
 		}
+		if class := tier.Classify(err); class == nil || class.Reaction == tier.Surface {
+			if ctx.Err() == nil {
+				yield(codec.Record{}, err)
+			}
+			return
+		}
+		failures++
+		r.place.client.Logger().Warn("tail interrupted", "stream", r.place.addr.String(), "err", err)
+		tier.Pause(ctx, tier.CallDelay(failures))
 	}
 }
 

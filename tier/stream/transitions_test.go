@@ -460,6 +460,16 @@ var transitions = map[string]transition{
 		require.NoError(f.t, err)
 		return func() (string, error) { return "", r.Done(f.ctx, e) }, func() string { return f.record("k") }
 	}, before: "begun 1", after: "done 1"},
+	"keep_snapshot": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		id := f.append(f.writer(stream.WriterConfig{}), 1)[0].ServerEntry()
+		s := f.snapshots()
+		return func() (string, error) {
+				kept, err := s.Keep(f.ctx, stream.Snapshot{At: id, Entry: id, State: []byte("state")})
+				return fmt.Sprint(kept), err
+			}, func() string {
+				return f.text("HGET", f.addr().FoldKey("balances.1"), "state") + f.text("HGET", f.addr().FoldKey("balances.1"), "added")
+			}
+	}, before: "", after: "state1", answer: "true"},
 	"delete_group": grouped{oom: true, call: func(s *scene) (string, error) { return "", s.g.Delete(s.f.ctx) }, after: "no group"}.row(),
 }
 

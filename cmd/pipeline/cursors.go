@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
 	"github.com/echomq/pipeline/tier"
@@ -32,6 +33,10 @@ func cursorNamed(ctx context.Context, client *tier.Client, addr tier.Address, na
 }
 
 func cursorJSON(c *stream.CursorInfo, part string) any {
+	since := ""
+	if !c.PausedSince.IsZero() {
+		since = c.PausedSince.UTC().Format(time.RFC3339)
+	}
 	return struct {
 		Partition   string            `json:"partition,omitempty"`
 		Kind        string            `json:"kind"`
@@ -51,7 +56,7 @@ func cursorJSON(c *stream.CursorInfo, part string) any {
 		PausedSince string            `json:"paused_since,omitempty"`
 	}{
 		part, "cursor", c.Name, c.State, c.Lag, c.LagExact, c.Parked, c.Dead, c.Owner, c.Epoch, c.Crashes,
-		entryText(c.Checkpoint), c.CheckpointAge.Seconds(), c.Lease.Seconds(), c.Paused, sinceText(c.PausedSince),
+		entryText(c.Checkpoint), c.CheckpointAge.Seconds(), c.Lease.Seconds(), c.Paused, since,
 	}
 }
 
@@ -63,11 +68,15 @@ func (a *app) cursorsTable(list []stream.CursorInfo) [][]string {
 			owner = "-"
 		}
 		rows = append(rows, []string{
-			c.Name, string(c.State), lagText(c.Lag, c.LagExact), show.Number(c.Parked), show.Number(c.Dead), strconv.Itoa(c.Crashes), owner,
+			c.Name, string(c.State), cursorLag(&c), show.Number(c.Parked), show.Number(c.Dead), strconv.Itoa(c.Crashes), owner,
 			ageText(!c.Checkpoint.IsZero(), c.CheckpointAge), dayTime(c.Checkpoint), show.Duration(c.Lease), strconv.FormatUint(c.Epoch, 10),
 		})
 	}
 	return narrowed(rows, a.width(), 3)
+}
+
+func cursorLag(c *stream.CursorInfo) string {
+	return lagText(&stream.GroupInfo{Lag: c.Lag, LagExact: c.LagExact})
 }
 
 // changeCursor is a change of a cursor, once it was confirmed.
@@ -117,12 +126,16 @@ func (c *groupChange) cursorLine(verb string, was *stream.CursorInfo) string {
 	if was.Owner != "" {
 		owner = "owned by " + was.Owner
 	}
-	return fmt.Sprintf("%s cursor %s of %s%s: lag %s; %s parked, which it forgets; %s%s\n", verb, was.Name, c.addr, to, lagText(was.Lag, was.LagExact), show.Number(was.Parked), owner, dead)
+	return fmt.Sprintf("%s cursor %s of %s%s: lag %s; %s parked, which it forgets; %s%s\n", verb, was.Name, c.addr, to, cursorLag(was), show.Number(was.Parked), owner, dead)
 }
 
 func (c *groupChange) printCursor(verb string, was *stream.CursorInfo) error {
 	if !c.app.json() {
-		return c.app.print(c.cursorLine(c.did(verb), was))
+		did := map[string]string{"move": "moved", "delete": "deleted"}[verb]
+		if c.dryRun {
+			did = "would " + verb
+		}
+		return c.app.print(c.cursorLine(did, was))
 	}
 	return c.app.printObject(struct {
 		Action   string `json:"action"`

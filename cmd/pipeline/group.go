@@ -185,7 +185,7 @@ func (c *groupChange) line(verb string, was *stream.GroupInfo) string {
 	if c.to.text != "" {
 		to = " to " + c.to.text
 	}
-	parts := []string{"lag " + lagText(was.Lag, was.LagExact), show.Number(was.Pending) + " pending, which it forgets", show.Count(int(was.Consumers), "consumer")}
+	parts := []string{"lag " + lagText(was), show.Number(was.Pending) + " pending, which it forgets", show.Count(int(was.Consumers), "consumer")}
 	if was.Parked > 0 {
 		parts[1] = show.Number(was.Pending) + " pending and " + show.Number(was.Parked) + " parked, which it forgets"
 	}
@@ -223,17 +223,13 @@ type moveJSON struct {
 	Next    string `json:"next"`
 }
 
-// did is the verb of what was done, or would be.
-func (c *groupChange) did(verb string) string {
-	if c.dryRun {
-		return "would " + verb
-	}
-	return strings.TrimSuffix(verb, "e") + "ed"
-}
-
 func (c *groupChange) print(verb string, was *stream.GroupInfo) error {
 	if !c.app.json() {
-		return c.app.print(c.line(c.did(verb), was))
+		did := strings.TrimSuffix(verb, "e") + "ed"
+		if c.dryRun {
+			did = "would " + verb
+		}
+		return c.app.print(c.line(did, was))
 	}
 	return c.app.printObject(struct {
 		Action    string    `json:"action"`

@@ -124,7 +124,7 @@ func (a *app) printTurn(verb, kind string, addr tier.Address, was *stream.GroupI
 		if was.Paused == paused {
 			return a.print(fmt.Sprintf("%s %s of %s was %s already\n", kind, was.Name, addr, map[bool]string{true: "paused", false: "not paused"}[paused]))
 		}
-		return a.print(fmt.Sprintf("%s %s %s of %s: lag %s, %d pending, %d parked\n", did, kind, was.Name, addr, lagText(was.Lag, was.LagExact), was.Pending, was.Parked))
+		return a.print(fmt.Sprintf("%s %s %s of %s: lag %s, %d pending, %d parked\n", did, kind, was.Name, addr, lagText(was), was.Pending, was.Parked))
 	}
 	return a.printObject(struct {
 		Action  string `json:"action"`

@@ -145,6 +145,10 @@ func groupJSON(g *stream.GroupDetail, consumers bool, part string) any {
 		seconds := g.DueIn.Seconds()
 		due = &seconds
 	}
+	since := ""
+	if !g.PausedSince.IsZero() {
+		since = g.PausedSince.UTC().Format(time.RFC3339)
+	}
 	return struct {
 		Partition     string            `json:"partition,omitempty"`
 		Kind          string            `json:"kind"`
@@ -175,7 +179,7 @@ func groupJSON(g *stream.GroupDetail, consumers bool, part string) any {
 	}{
 		part, "group", g.Name, g.State, g.Lag, g.LagExact, g.Pending, g.Parked, g.Consumers, g.Dead,
 		entryText(g.OldestUnread), g.OldestUnreadAge.Seconds(), entryText(g.OldestPending), g.OldestPendingAge.Seconds(),
-		entryText(g.LastDelivered), entryText(g.Start), entryText(g.Floor), g.Lease.Seconds(), g.Paused, sinceText(g.PausedSince), due,
+		entryText(g.LastDelivered), entryText(g.Start), entryText(g.Floor), g.Lease.Seconds(), g.Paused, since, due,
 		entryText(g.OldestParked), g.OldestParkedAge.Seconds(), entryText(g.OldestDead), g.OldestDeadAge.Seconds(), who,
 	}
 }
@@ -187,7 +191,7 @@ func (a *app) groupsTable(list []stream.GroupDetail) [][]string {
 	}}
 	for _, g := range list {
 		rows = append(rows, []string{
-			g.Name, string(g.State), lagText(g.Lag, g.LagExact), show.Number(g.Pending), show.Number(g.Parked), show.Number(g.Consumers), show.Number(g.Dead),
+			g.Name, string(g.State), lagText(&g.GroupInfo), show.Number(g.Pending), show.Number(g.Parked), show.Number(g.Consumers), show.Number(g.Dead),
 			ageText(!g.OldestUnread.IsZero(), g.OldestUnreadAge), ageText(!g.OldestPending.IsZero(), g.OldestPendingAge),
 			ageText(g.Parked > 0, g.DueIn), ageText(!g.OldestParked.IsZero(), g.OldestParkedAge), ageText(!g.OldestDead.IsZero(), g.OldestDeadAge),
 			ageText(g.Lease > 0, g.Lease), dayTime(g.Start), dayTime(g.Floor),
@@ -242,20 +246,11 @@ func kindOf(c *stream.ConsumerInfo) string {
 	return "raw"
 }
 
-// lagText marks the most that it can be.
-func lagText(lag int64, exact bool) string {
-	if exact {
-		return show.Number(lag)
+func lagText(g *stream.GroupInfo) string {
+	if g.LagExact {
+		return show.Number(g.Lag)
 	}
-	return "~" + show.Number(lag)
-}
-
-// sinceText is since when something is paused; empty where that is not known.
-func sinceText(since time.Time) string {
-	if since.IsZero() {
-		return ""
-	}
-	return since.UTC().Format(time.RFC3339)
+	return "~" + show.Number(g.Lag)
 }
 
 func ageText(some bool, age time.Duration) string {

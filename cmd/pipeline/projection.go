@@ -117,5 +117,5 @@ func (c *projectionChange) line(verb string, was *projection.Info) string {
 	if was.Live {
 		live = ", the live one"
 	}
-	return fmt.Sprintf("%s version %d of %s%s: lag %s; %s, which stay\n", verb, c.version, c.name, live, lagText(was.Lag, was.LagExact), show.Count(int(was.Dead), "dead letter"))
+	return fmt.Sprintf("%s version %d of %s%s: lag %s; %s, which stay\n", verb, c.version, c.name, live, show.Number(was.Lag), show.Count(int(was.Dead), "dead letter"))
 }

@@ -130,8 +130,12 @@ func (p *projectionJSON) cells() []string {
 		}
 		return "-"
 	}
+	lag := show.Number(p.Lag)
+	if !p.LagExact {
+		lag = "~" + lag
+	}
 	return []string{
-		p.Projection, or(p.Version > 0, show.Number(int64(p.Version))), or(p.Live, "yes"), lagText(p.Lag, p.LagExact), show.Number(p.Parked), show.Number(p.Dead),
+		p.Projection, or(p.Version > 0, show.Number(int64(p.Version))), or(p.Live, "yes"), lag, show.Number(p.Parked), show.Number(p.Dead),
 		or(p.Owner != "", p.Owner), strconv.FormatUint(p.Epoch, 10), strconv.Itoa(p.Crashes), or(p.Checkpoint != "", p.Checkpoint),
 	}
 }

@@ -184,7 +184,7 @@ func groupsOf(r *stream.Removed) string {
 	}
 	rows := [][]string{{"GROUP", ">LAG", ">PENDING", ">CONSUMERS", ">DEAD"}}
 	for _, g := range r.Groups {
-		rows = append(rows, []string{g.Name, lagText(g.Lag, g.LagExact), show.Number(g.Pending), show.Number(g.Consumers), show.Number(g.Dead)})
+		rows = append(rows, []string{g.Name, lagText(&g), show.Number(g.Pending), show.Number(g.Consumers), show.Number(g.Dead)})
 	}
 	return show.Table(rows)
 }

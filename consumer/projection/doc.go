@@ -4,6 +4,9 @@
 // A Table keeps a state for each key, at the server: a hash, written in the step that moves the checkpoint of its cursor. A
 // Stored projection keeps it in a Store of the caller's, which writes its checkpoint in the transaction of the state.
 //
+// A Memory is the state of a whole stream in the memory of each process that runs it, which owns nothing: what follows about
+// owners, commits and dead letters is of the other two.
+//
 // Messages are folded in the order of the log, by one goroutine: a fold is a function of the state and the message, so what it
 // needs is order, not concurrency. One that fails holds up all that come after it, until it succeeds or is given up: none is
 // folded on a state that lacks one before it, unless that stands in the dead letters. What a fold does beside that happens at

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -37,6 +38,21 @@ type SchemaError struct {
 func (e *SchemaError) Error() string {
 	return fmt.Sprintf("projection: the state %s has schema %.32s, this program makes %d: raise Version, so that it is made anew beside it", e.State, e.Have, e.Want)
 }
+
+// GapError says that a Memory cannot go on, or not from its snapshot: messages were lost that it had not folded, or the log is
+// another one. It wraps a *stream.TrimmedError, which tells the two apart.
+type GapError struct {
+	Name, Stream string
+	At           codec.EntryID // of the last message that is folded; zero: none is
+	Err          error
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("projection %s of %s: all up to %s is folded, and what comes next is gone: to begin again with what the log still has, raise Version, or delete the snapshot (projection.DropSnapshot): %v",
+		e.Name, e.Stream, e.At, e.Err)
+}
+
+func (e *GapError) Unwrap() error { return e.Err }
 
 // LiveError says that the version is the live one, which readers use.
 type LiveError struct {

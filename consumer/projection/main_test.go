@@ -24,6 +24,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(memoryChildEnv); address != "" {
+		os.Exit(memoryChild(address))
+	}
 	if address := os.Getenv(childEnv); address != "" {
 		os.Exit(child(address))
 	}

@@ -110,18 +110,11 @@ func Switch(ctx context.Context, client *tier.Client, address, name string, vers
 //
 // Errors: ErrNoProjection, those of List.
 func Reset(ctx context.Context, client *tier.Client, address, name string, version int) error {
-	if _, _, err := versions(ctx, client, address, name, version); err != nil {
-		return err
-	}
-	c, err := cursorOf(client, address, name, version)
-	if err != nil {
-		return err
-	}
-	return c.Reset(ctx, stream.Head())
+	return move(ctx, client, address, name, version, func(c *stream.Cursor) error { return c.Reset(ctx, stream.Head()) })
 }
 
 // Drop deletes a version with its state; its owner ends. The live one goes only when it is the last. Dead letters stay, and so
-// does what a Store holds. One that ended half way goes on when it is called again; until then nobody folds the version.
+// does what a Store holds.
 //
 // Errors: *LiveError, ErrNoProjection, those of List.
 func Drop(ctx context.Context, client *tier.Client, address, name string, version int) error {
@@ -132,31 +125,28 @@ func Drop(ctx context.Context, client *tier.Client, address, name string, versio
 	if this.Live && len(all) > 1 {
 		return &LiveError{Name: name, Version: version}
 	}
-	c, err := cursorOf(client, address, name, version)
-	if err != nil {
+	addr, _ := tier.ParseAddress(address)
+	if err = move(ctx, client, address, name, version, func(c *stream.Cursor) error { return c.Delete(ctx) }); err != nil {
 		return err
 	}
-	// The cursor goes last, since the version is found by it. From the reset on its owner commits nothing that it has read, and
-	// from the pause on it reads nothing.
-	if err := c.Pause(ctx); err != nil {
-		return err
-	}
-	if err := c.Reset(ctx, stream.Head()); err != nil {
-		return err
-	}
-	if _, err := client.DeleteStates(ctx, c.Address().Scope, this.State(), RankOf(this.State())); err != nil {
+	if _, err = client.DeleteStates(ctx, addr.Scope, this.State(), RankOf(this.State())); err != nil {
 		return err
 	}
 	if len(all) == 1 {
-		if err := client.ForgetProjection(ctx, c.Address().Scope, name); err != nil {
-			return err
-		}
+		return client.ForgetProjection(ctx, addr.Scope, name)
 	}
-	return c.Delete(ctx)
+	return nil
 }
 
-func cursorOf(client *tier.Client, address, name string, version int) (*stream.Cursor, error) {
-	return stream.NewCursor(client, stream.CursorConfig{Address: address, Name: Versioned(name, version), Start: stream.Head()})
+func move(ctx context.Context, client *tier.Client, address, name string, version int, f func(*stream.Cursor) error) error {
+	if _, _, err := versions(ctx, client, address, name, version); err != nil {
+		return err
+	}
+	c, err := stream.NewCursor(client, stream.CursorConfig{Address: address, Name: Versioned(name, version), Start: stream.Head()})
+	if err != nil {
+		return err
+	}
+	return f(c)
 }
 
 // View reads the live version of a Table.

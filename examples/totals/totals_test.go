@@ -164,11 +164,13 @@ func TestFence(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// TestDocument: docs/projections.md shows code of this program, and its commands print what stands below them.
+// TestDocument: docs/projections.md shows code of this program and of an example of the package, and its commands print what stands below them.
 func TestDocument(t *testing.T) {
 	document, err := os.ReadFile("../../docs/projections.md")
 	require.NoError(t, err)
 	program, err := os.ReadFile("store.go")
+	require.NoError(t, err)
+	memory, err := os.ReadFile("../../consumer/projection/example_memory_test.go")
 	require.NoError(t, err)
 	dir := t.TempDir()
 	const build = "go build -C examples/totals -o ../../bin/totals ."
@@ -182,7 +184,7 @@ func TestDocument(t *testing.T) {
 	for _, b := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(string(document), -1) {
 		switch kinds[b[1]]++; b[1] {
 		case "go":
-			require.Contains(t, string(program), b[2])
+			require.Contains(t, string(program)+string(memory), b[2])
 		case "sh":
 			cmd := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(b[2], build, "true"))
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "PIPELINE_URL="+server.URL())
@@ -193,6 +195,6 @@ func TestDocument(t *testing.T) {
 			require.Equal(t, b[2], printed)
 		}
 	}
-	require.Equal(t, map[string]int{"go": 2, "sh": 1, "text": 1}, kinds)
+	require.Equal(t, map[string]int{"go": 3, "sh": 1, "text": 1}, kinds)
 	require.ErrorIs(t, run(t.Context(), server.URL(), []string{"close"}), errUsage)
 }

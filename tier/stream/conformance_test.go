@@ -26,7 +26,7 @@ func TestConformanceListed(t *testing.T) {
 	for _, s := range conformance {
 		listed = append(listed, s.number)
 	}
-	require.Equal(t, []int{1, 74, 75, 76, 79}, listed)
+	require.Equal(t, []int{1, 74, 75, 76, 77, 79}, listed)
 }
 
 var conformance = []struct {
@@ -39,6 +39,7 @@ var conformance = []struct {
 	{74, "stream_verbs", "same; the pipeline is one batch", conformVerbs},
 	{75, "stream_append", "same, by an exclusive writer; the brand of the stream is what it was declared with", conformAppend},
 	{76, "stream_group", "same", conformGroup},
+	{77, "stream_retention", "same by length; other witness by time: the place is where a group's work begins, since a policy knows ages only", conformRetention},
 	{79, "stream_time_travel", "same; the entries are written past the writer, with ids of that day", conformTimeTravel},
 }
 
@@ -171,6 +172,34 @@ func conformGroup(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Len(t, taken.Leased, 1)
 	require.Equal(t, ids[1], taken.Leased[0].Records[0].ID)
+}
+
+// 77: a max length of two takes exactly four of six; a floor at 2025-03-01T12:00:00.500Z takes the three below it, keeps those
+// at 0 to +2 ms, and is `<ms>-0`.
+func conformRetention(t *testing.T, f *fixture) {
+	ids := f.logged(6)
+	sweep := f.sweeps(settled)
+	require.EqualValues(t, 4, f.trim(sweep, settled, stream.Trim{Keep: 2, Exact: true}))
+	require.Equal(t, ids[4:], f.entries())
+
+	f = f.at("march")
+	_, err := f.writer(stream.WriterConfig{}).Declare(f.ctx)
+	require.NoError(t, err)
+	t0 := time.Date(2025, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
+	for ms := -3; ms <= 2; ms++ {
+		f.do("XADD", f.log(), codec.FloorEntry(t0.Add(time.Duration(ms)*time.Millisecond)).String(), "m", encoded(t, "k"))
+	}
+	f.reads("mailer", 6, 0, 1, 2)
+	h, err := stream.HoldingsOf(f.ctx, f.client, f.address)
+	require.NoError(t, err)
+	floor, held := h.Floor()
+	require.True(t, held)
+	require.Equal(t, "1740830400500-0", floor.First.String())
+	require.NoError(t, stream.SetRetention(f.ctx, f.client, f.address, settled))
+	got, err := sweep.Trim(f.ctx, "march", settled, allOfThat)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, got.Entries)
+	require.Equal(t, []codec.EntryID{{Ms: 1740830400500}, {Ms: 1740830400501}, {Ms: 1740830400502}}, f.entries())
 }
 
 // 79: the window [09:00:00.000, .300] of 2025-05-01 equals the filtered full read and is a strict subset of it; its edges

@@ -5,6 +5,8 @@
 // order in which jobs came; there may be thousands of them, made by their first job and gone with the last. Jobs that wait for
 // their time, and dead ones, lie outside the lanes.
 //
+// A [Flow] is a tree of jobs: each waits until its children, in any queue, have ended, and can read what they came to.
+//
 // Ids are minted by the client, so that a job is enqueued once however often that is tried: a call whose reply was lost is
 // repeated without effect, and what the client cannot find out it says (tier.OutcomeUnknown). Members get each job at least
 // once; a job is done once, and what is written together with that happens once. What a member holds is fenced: when it was

@@ -217,13 +217,22 @@ func TestRemoved(t *testing.T) {
 	f.counts(queue.Counts{Dead: 1})
 	require.Equal(t, "0", f.text("EXISTS", f.queue.ChildrenKey(flow.Children[0].ID.String())))
 
+	waits := f.flow(flowOf("parent", flowOf("child"))) // moving it changes where it will go
+	require.NoError(t, f.jobs.Move(f.ctx, waits, "other"))
+	require.Equal(t, queue.Waiting, f.state(waits))
+	f.settle(m, f.takeNamed(m, "child")...)
+	f.takeNamed(m, "parent")
+	require.Equal(t, "other", f.get(waits).Lane)
+	_, err := f.jobs.Cancel(f.ctx, waits, "enough")
+	require.NoError(t, err)
+
 	retried, err := f.jobs.Retry(f.ctx, id) // it runs with what there is
 	require.NoError(t, err)
 	require.Len(t, retried, 1)
 	top := f.takeNamed(m, "top")
 	require.Equal(t, "removed", f.outcomes(flow))
 	f.settle(m, top...)
-	f.counts(queue.Counts{})
+	f.counts(queue.Counts{Active: 1})
 }
 
 // TestFlowTimes: a parent's time has to have passed as well, and a child may have one.

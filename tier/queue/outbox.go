@@ -17,7 +17,7 @@ import (
 const (
 	// outboxPage is how many entries are delivered at a time. Few: each may weigh megabytes.
 	outboxPage = 64
-	// forwardFor bounds a delivery from when its entries are read: who was halted for longer leaves them.
+	// forwardFor bounds deliveries: who was halted for longer since it read an entry leaves it, and nobody delivers for others for ever.
 	forwardFor = 5 * time.Second
 	// strandedFor is how long an entry is left to who has read it. More than forwardFor: nobody delivers it any more then.
 	strandedFor = 15 * time.Second
@@ -35,8 +35,10 @@ func (c *Client) Forward(ctx context.Context) error {
 // forward delivers what is new in the outbox of a queue, or some of what is stranded: read, and not delivered, by others; then
 // what comes of that, here and in other queues. Each entry is delivered once at least, and has its effect once.
 func forward(ctx context.Context, client *tier.Client, first tier.Queue, stranded bool) error {
+	ctx, cancel := context.WithTimeout(ctx, forwardFor)
+	defer cancel()
 	var failed []error
-	for open := []tier.Queue{first}; len(open) > 0; stranded = false {
+	for open := []tier.Queue{first}; len(open) > 0 && ctx.Err() == nil; stranded = false {
 		d := delivery{client: client, queue: open[0], notes: map[tier.Queue][]note{}, left: map[string]bool{}}
 		if err := d.page(ctx, stranded); err != nil {
 			failed = append(failed, err)
@@ -74,8 +76,6 @@ type delivery struct {
 }
 
 func (d *delivery) page(ctx context.Context, stranded bool) error {
-	ctx, cancel := context.WithTimeout(ctx, forwardFor)
-	defer cancel()
 	entries, err := d.read(ctx, stranded)
 	if tier.Classify(err) == tier.ErrNoGroup {
 		return nil // nothing was ever told
@@ -145,7 +145,7 @@ func (d *delivery) sort(ctx context.Context, e rueidis.XRangeEntry) error {
 		return err
 	}
 	n := note{entry: e.ID, child: e.FieldValues[outboxJob], outcome: ChildOutcome(e.FieldValues[outboxOutcome]), text: e.FieldValues[outboxText]}
-	if kin.parent && n.outcome != ChildDead {
+	if kin.parent {
 		d.notes[d.queue] = append(d.notes[d.queue], note{entry: e.ID, parent: n.child})
 	}
 	if kin.job != "" {
@@ -223,7 +223,8 @@ func (d *delivery) delete(ctx context.Context, entries []rueidis.XRangeEntry) er
 		return nil
 	}
 	key, b := d.queue.OutboxKey(), d.client.B()
-	_, err := d.client.DoMulti(ctx, key, b.Xack().Key(key).Group(group).Id(ids...).Build(), b.Xdel().Key(key).Id(ids...).Build())
+	// In this order: what is acknowledged and not deleted, nobody would find again.
+	_, err := d.client.DoMulti(ctx, key, b.Xdel().Key(key).Id(ids...).Build(), b.Xack().Key(key).Group(group).Id(ids...).Build())
 	if err != nil {
 		return err
 	}

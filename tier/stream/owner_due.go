@@ -124,7 +124,7 @@ func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	o.mu.Lock()
 	epoch, astray := o.epoch, o.astray
 	args := []string{o.cursor.cfg.Name, o.name, epoch, strconv.Itoa(n), "0", o.read.String()}
-	if astray {
+	if astray || n == 0 { // who only asks learns whether there are any, of a call that the server made late as well
 		args[4] = "1"
 		for e := range o.taken {
 			args = append(args, e.String())
@@ -166,8 +166,8 @@ func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
 	if n > 0 {
 		o.astray = astray && (taken.Paused || len(taken.Leased)+len(taken.Lost) >= n)
 	}
-	if o.astray && n == 0 && !taken.Paused {
-		taken.Next = 0 // who asks next learns what there is
+	if n == 0 && taken.Next == 0 { // the next call finds out of what
+		o.astray = true
 	}
 	return taken, nil
 }

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -118,50 +119,83 @@ func TestOwnerListsForLong(t *testing.T) {
 }
 
 // TestOwnerLateDue: a call that the server makes long after its caller has made another, takes up what nobody knows of: who
-// lists what is parked finds it, and it is given out again.
+// looks, or lists what is parked, finds it, and it is given out again.
 func TestOwnerLateDue(t *testing.T) {
 	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)
-		f.append(f.writer(stream.WriterConfig{}), 1)
+		f.append(f.writer(stream.WriterConfig{}), 2)
 		o := f.own(f.cursor("c", stream.Head(), time.Minute))
-		e := f.owned(o, 1)[0].Entry
-		_, err := o.Due(f.ctx, 1)
-		require.NoError(t, err)
-		require.NoError(t, o.Commit(f.ctx, []tier.Ending{{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
-		a, epoch := f.addr(), f.row("c", "epoch")
-		_, err = f.client.Run(f.ctx, tier.Call{
-			Script: script(t, "due_owned"), Keys: []string{a.LogKey(), a.CursorsKey(), a.RetryKey("c"), a.OpenKey("c")},
-			Args: []string{"c", o.Name(), epoch, "1", "0", e.String()},
+		all := entriesOf(f.owned(o, 2))
+		park := func(e codec.EntryID) {
+			require.NoError(t, o.Commit(f.ctx, []tier.Ending{{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+		}
+		late := func(e codec.EntryID, find func()) {
+			_, err := o.Due(f.ctx, 1) // nothing is left that this owner would look for by itself
+			require.NoError(t, err)
+			park(e)
+			a, epoch := f.addr(), f.row("c", "epoch")
+			_, err = f.client.Run(f.ctx, tier.Call{
+				Script: script(t, "due_owned"), Keys: []string{a.LogKey(), a.CursorsKey(), a.RetryKey("c"), a.OpenKey("c")},
+				Args: []string{"c", o.Name(), epoch, "1", "0", all[1].String()},
+			})
+			require.NoError(t, err)
+			find()
+			taken, err := o.Due(f.ctx, 1)
+			require.NoError(t, err)
+			require.Equal(t, []codec.EntryID{e}, entriesOf(taken.Leased))
+		}
+		looks := func(news bool) {
+			taken, err := o.TakeOver(f.ctx, 1, 0)
+			require.NoError(t, err)
+			require.Equal(t, news, taken.Next == 0)
+		}
+		late(all[0], func() {
+			parked, err := o.Parked(f.ctx)
+			require.NoError(t, err)
+			require.Len(t, parked, 1)
 		})
-		require.NoError(t, err)
-		parked, err := o.Parked(f.ctx)
-		require.NoError(t, err)
-		require.Len(t, parked, 1)
-		taken, err := o.Due(f.ctx, 1)
-		require.NoError(t, err)
-		require.Equal(t, []codec.EntryID{e}, entriesOf(taken.Leased))
+		looks(false) // what it has taken up is no news
+		late(all[1], func() { looks(true) })
+		looks(false)
 	})
 }
 
-// TestOwnerTakesUpTheFirst: of much that is due, what stands first in the log is not left to the end, since others may be parked
+// TestTakesUpTheFirst: of much that is due, what stands first in the log is not left to the end, since others may be parked
 // behind it; nor is what is due for longest.
-func TestOwnerTakesUpTheFirst(t *testing.T) {
+func TestTakesUpTheFirst(t *testing.T) {
 	t.Parallel()
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
-		f := setUp(t, s)
-		f.append(f.writer(stream.WriterConfig{}), 10)
-		o := f.own(f.cursor("c", stream.Head(), time.Minute))
-		all := entriesOf(f.owned(o, 10))
-		for i := range all { // the last one is due first
-			e := all[len(all)-1-i]
-			require.NoError(t, o.Commit(f.ctx, []tier.Ending{{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
-			f.do("ZADD", f.addr().RetryKey("c"), strconv.Itoa(i), e.String())
+		type holder interface {
+			Commit(ctx context.Context, endings []tier.Ending) error
+			Due(ctx context.Context, n int) (tier.Taken, error)
 		}
-		for _, want := range [][]codec.EntryID{{all[0], all[9]}, {all[1], all[8]}} {
-			taken, err := o.Due(f.ctx, 2)
-			require.NoError(t, err)
-			require.Equal(t, want, entriesOf(taken.Leased))
+		for name, hold := range map[string]func(f *fixture) (holder, []tier.Leased){
+			"group": func(f *fixture) (holder, []tier.Leased) {
+				m := f.join(f.group("c", stream.Head(), time.Minute))
+				return m, f.read(m, 10)
+			},
+			"cursor": func(f *fixture) (holder, []tier.Leased) {
+				o := f.own(f.cursor("c", stream.Head(), time.Minute))
+				return o, f.owned(o, 10)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				f := setUp(t, s)
+				f.append(f.writer(stream.WriterConfig{}), 10)
+				h, leased := hold(f)
+				all := entriesOf(leased)
+				for i := range all { // the last one is due first
+					e := all[len(all)-1-i]
+					require.NoError(t, h.Commit(f.ctx, []tier.Ending{{Entry: e, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}}))
+					f.do("ZADD", f.addr().RetryKey("c"), strconv.Itoa(i), e.String())
+				}
+				for _, want := range [][]codec.EntryID{{all[0], all[9]}, {all[1], all[8]}} {
+					taken, err := h.Due(f.ctx, 2)
+					require.NoError(t, err)
+					require.Equal(t, want, entriesOf(taken.Leased))
+				}
+			})
 		}
 	})
 }

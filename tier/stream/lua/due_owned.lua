@@ -12,7 +12,8 @@
 -- ARGV[2] member   who owns it
 -- ARGV[3] epoch    of the ownership
 -- ARGV[4] want     entries to take at most; 0 to learn when the next is due
--- ARGV[5] astray   '1': others may be taken up than the owner knows, by a call whose reply was lost; these are answered again
+-- ARGV[5] astray   '1': others may be taken up than the owner knows, by a call whose reply was lost, or that was made late; these are
+--   answered again
 -- ARGV[6] read     last entry that the owner has read
 -- ARGV[7..] known  entries that it has taken up, if so
 -- Replies as due.lua
@@ -53,13 +54,16 @@ local function give(id, score) -- and where it stands from now on; nil: it is ta
   entries[#entries + 1] = entry
   rows[#rows + 1] = was
 end
-if astray and want > 0 then
+local stray = false -- there is one that this call does not give out
+if astray then
   local known = {}
   for i = 7, #ARGV do known[ARGV[i]] = true end
   for _, id in ipairs(call('ZRANGEBYSCORE', retry, string.format('%.0f', taken), '+inf')) do
     if want > 0 and not known[id] then
       give(id)
       want = want - 1
+    elseif not known[id] then
+      stray = true
     end
   end
 end
@@ -86,6 +90,26 @@ local function find(from, to, most) -- entries and scores of what does not wait;
   until #found == 2 * most or #page == 0
   return found, ahead
 end
+-- due begin: takes of what is due until nothing more is wanted; of much, half is what stands first in the log, since others
+-- may be parked behind these, and the rest what is due for longest
+local function take_due(due, want, take) -- {id, score, ...} by score; take is given both
+  local function one(i)
+    if want == 0 or not due[i] then return end
+    take(due[i], due[i + 1])
+    due[i], want = false, want - 1
+  end
+  if #due > 2 * want then
+    local places = {}
+    for i = 1, #due, 2 do
+      local ms, seq = string.match(due[i], '^(%d+)%-(%d+)$')
+      places[#places + 1] = {tonumber(ms), tonumber(seq), i}
+    end
+    table.sort(places, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+    for k = 1, math.ceil(want / 2) do one(places[k][3]) end
+  end
+  for i = 1, #due, 2 do one(i) end
+end
+-- due end
 local alone = not call('ZRANGEBYSCORE', retry, string.format('%.0f', suspect), '+inf', 'LIMIT', 0, 1)[1]
 if want > 0 and alone then
   local first = find('-inf', '(0', 1)
@@ -95,26 +119,15 @@ if want > 0 and alone then
     alone = false
   end
 end
-local due, places = find(0, string.format('%.0f', now), math.max(want, 1024)), {}
-local function take(i)
-  if want == 0 or not due[i] then return end
-  give(due[i], due[i + 1] + taken)
-  due[i], want = false, want - 1
+if want > 0 then
+  take_due(find(0, string.format('%.0f', now), math.max(want, 1024)), want, function(id, score) give(id, score + taken) end)
 end
-if #due > 2 * want then -- half of them are those that stand first in the log: others may be parked behind these
-  for i = 1, #due, 2 do
-    local ms, seq = string.match(due[i], '^(%d+)%-(%d+)$')
-    places[#places + 1] = {tonumber(ms), tonumber(seq), i}
-  end
-  table.sort(places, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
-  for k = 1, math.ceil(want / 2) do take(places[k][3]) end
-end
-for i = 1, #due, 2 do take(i) end
 local wait, soon = -1, 50 -- after which another look is worth it, at what is to come alone, or not yet
 local function within(ms) wait = wait < 0 and ms or math.min(wait, ms) end
 local next_due, ahead = find(0, string.format('(%.0f', taken), 1)
 if next_due[1] then within(math.max(0, next_due[2] - now)) end
 if ahead then within(math.max(soon, ahead - now)) end
+if stray then within(0) end
 local suspects, unread = find('-inf', '(0', 1)
 if suspects[1] then within(alone and 0 or soon) end
 if unread then within(soon) end

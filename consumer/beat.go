@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -47,20 +48,35 @@ func (r *run) beat(show bool) bool {
 
 // renew renews entries, at most maxEntries; without any it shows that this member is alive.
 func (r *run) renew(entries []codec.EntryID) bool {
-	return r.call(r.calls, "renew", func() error {
-		entries = r.desk.inFlight(entries)
-		gone, err := r.member.Renew(r.calls, entries)
-		if c, ok := r.member.(canceller); ok && err == nil {
-			r.cancel(c.Cancelled())
+	return r.call(r.calls, "renew", func() error { return r.renewNow(entries) })
+}
+
+// renewNow is renew for who has the line.
+func (r *run) renewNow(entries []codec.EntryID) error {
+	entries = r.desk.inFlight(entries)
+	gone, err := r.member.Renew(r.calls, entries)
+	if c, ok := r.member.(canceller); ok && err == nil {
+		r.cancel(c.Cancelled())
+	}
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	n := 0
+	r.desk.ask(func(t *tracker) { n = t.vanished(gone) })
+	r.metrics.lost[lostGone].Add(float64(n))
+	r.log.warn("entries are not pending any more while they are handled: they were trimmed, or settled by another program",
+		slog.Int("entries", n), slog.String("first", gone[0].String()))
+	return nil
+}
+
+// staying is a beat at the pace of beatLoop, for a call that may have the line for longer than a lease.
+func (r *run) staying() func(context.Context) error {
+	next := time.Now() // the one that was due may wait for the line already
+	return func(context.Context) error {
+		if time.Now().Before(next) {
+			return nil
 		}
-		if err != nil || len(gone) == 0 {
-			return err
-		}
-		n := 0
-		r.desk.ask(func(t *tracker) { n = t.vanished(gone) })
-		r.metrics.lost[lostGone].Add(float64(n))
-		r.log.warn("entries are not pending any more while they are handled: they were trimmed, or settled by another program",
-			slog.Int("entries", n), slog.String("first", gone[0].String()))
-		return nil
-	})
+		next = time.Now().Add(r.lease / beatsPerLease)
+		return r.renewNow(r.desk.entries())
+	}
 }

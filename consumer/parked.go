@@ -55,9 +55,12 @@ func (f *fetcher) learnParked() bool {
 			return true
 		}
 	}
+	if !f.recoverAlone() { // what a late call has taken up is parked no more, and its lane would go on without it
+		return false
+	}
 	return f.call(f.fetching, "parked", func() error {
 		f.uncertain.Store(false) // what comes while it is asked counts
-		parked, err := f.member.(parkedTeller).Parked(f.calls)
+		parked, err := f.member.(parkedTeller).Parked(f.calls, f.staying())
 		if err != nil {
 			f.uncertain.Store(true)
 			return err

@@ -134,11 +134,11 @@ func (m pulled) Commit(ctx context.Context, entries []tier.Ending) error {
 	return m.p.call(ctx, "commit", func() error { return m.Member.Commit(ctx, entries) })
 }
 
-func (m pulled) Parked(ctx context.Context) (out []tier.Parked, err error) {
+func (m pulled) Parked(ctx context.Context, stay func(context.Context) error) (out []tier.Parked, err error) {
 	teller := m.Member.(interface {
-		Parked(ctx context.Context) ([]tier.Parked, error)
+		Parked(ctx context.Context, stay func(context.Context) error) ([]tier.Parked, error)
 	})
-	err = m.p.call(ctx, "parked", func() error { out, err = teller.Parked(ctx); return err })
+	err = m.p.call(ctx, "parked", func() error { out, err = teller.Parked(ctx, stay); return err })
 	return out, err
 }
 

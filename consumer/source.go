@@ -67,9 +67,10 @@ type Member interface {
 }
 
 // parkedTeller is what a Member is, too, whose consumer keeps an order: Parked lists what is parked, of whomever. It is asked
-// at the start, and when something may be there, or gone, that the consumer has not seen.
+// at the start, and when something may be there, or gone, that the consumer has not seen. That may take longer than a lease:
+// stay, which renews what is in flight, is called again and again meanwhile.
 type parkedTeller interface {
-	Parked(ctx context.Context) ([]tier.Parked, error)
+	Parked(ctx context.Context, stay func(context.Context) error) ([]tier.Parked, error)
 }
 
 // Group is a group of a stream as a Source. Joining creates the group if there is none.

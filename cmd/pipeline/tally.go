@@ -154,10 +154,10 @@ func (m boundedMember) take(n int, from func(n int) (tier.Taken, error)) (tier.T
 }
 
 // Parked is asked of members that can tell, which are those of all sources here.
-func (m boundedMember) Parked(ctx context.Context) ([]tier.Parked, error) {
+func (m boundedMember) Parked(ctx context.Context, stay func(context.Context) error) ([]tier.Parked, error) {
 	return m.Member.(interface {
-		Parked(ctx context.Context) ([]tier.Parked, error)
-	}).Parked(ctx)
+		Parked(ctx context.Context, stay func(context.Context) error) ([]tier.Parked, error)
+	}).Parked(ctx, stay)
 }
 
 func (m boundedMember) Commit(ctx context.Context, entries []tier.Ending) error {

@@ -223,18 +223,6 @@ func (o *Owner) Renew(ctx context.Context, _ []codec.EntryID) ([]codec.EntryID, 
 	return nil, o.keep(ctx, epoch)
 }
 
-// stay is Renew, once a part of the lease is over: for calls that may take longer than that.
-func (o *Owner) stay(ctx context.Context) error {
-	o.mu.Lock()
-	late := time.Since(o.confirmed) > o.lease/3
-	o.mu.Unlock()
-	if !late {
-		return nil
-	}
-	_, err := o.Renew(ctx, nil)
-	return err
-}
-
 func (o *Owner) keep(ctx context.Context, epoch string) error {
 	o.mu.Lock()
 	reach := later(o.told, o.read)

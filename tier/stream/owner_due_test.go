@@ -109,7 +109,7 @@ func TestOwnerListsForLong(t *testing.T) {
 			}
 			return cmd[0] == "HMGET" && pages%4 == 3
 		})
-		parked, err := o.Parked(f.ctx)
+		parked, err := o.Parked(f.ctx, func(ctx context.Context) error { _, err := o.Renew(ctx, nil); return err })
 		require.NoError(t, err)
 		require.Len(t, parked, n)
 		proxy.Delay(0)
@@ -151,7 +151,7 @@ func TestOwnerLateDue(t *testing.T) {
 			require.Equal(t, news, taken.Next == 0)
 		}
 		late(all[0], func() {
-			parked, err := o.Parked(f.ctx)
+			parked, err := o.Parked(f.ctx, nil)
 			require.NoError(t, err)
 			require.Len(t, parked, 1)
 		})

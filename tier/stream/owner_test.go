@@ -272,7 +272,7 @@ func TestOwnerLosesReplies(t *testing.T) {
 		lose("due_owned")
 		_, err = o.Due(f.ctx, 10)
 		require.True(t, tier.OutcomeUnknown(err))
-		parked, err := o.Parked(f.ctx)
+		parked, err := o.Parked(f.ctx, nil)
 		require.NoError(t, err)
 		require.Len(t, parked, 1, "it still blocks what comes after it")
 		taken, err = o.Due(f.ctx, 10)
@@ -365,7 +365,7 @@ func TestOwnerDiesOfWhatWasParked(t *testing.T) {
 		require.Len(t, due(), 3)
 		for crashes := 1; crashes <= 3; crashes++ {
 			o = f.dies(c)
-			parked, err := o.Parked(f.ctx)
+			parked, err := o.Parked(f.ctx, nil)
 			require.NoError(t, err)
 			require.Len(t, parked, 3)
 			for _, p := range parked {

@@ -36,25 +36,29 @@ func dueAt(score int64) int64 {
 
 // Parked lists the messages of the group that are parked, whoever parked them, in no order: with their keys, which are read
 // from the log, and when they are due. It goes through them page by page, so one that is parked or taken up meanwhile may
-// be listed or not. What was trimmed is left out: Due tells of it.
-func (m *Member) Parked(ctx context.Context) ([]tier.Parked, error) {
-	return m.group.place.parked(ctx, m.group.cfg.Name, m.leased, nil, func(context.Context) error { return nil })
+// be listed or not. What was trimmed is left out: Due tells of it. It may take longer than a lease: stay is called between
+// two pages, to Renew what is held; an error of it that another try does not change ends the list. Nil does nothing.
+func (m *Member) Parked(ctx context.Context, stay func(context.Context) error) ([]tier.Parked, error) {
+	return m.group.place.parked(ctx, m.group.cfg.Name, m.leased, nil, stay)
 }
 
 // Parked lists what the cursor has parked, as that of a member does; without what this owner has taken up. What it does not
-// know to be taken up, Due gives out again. It stays the owner, however long that takes.
-func (o *Owner) Parked(ctx context.Context) ([]tier.Parked, error) {
+// know to be taken up, Due gives out again.
+func (o *Owner) Parked(ctx context.Context, stay func(context.Context) error) ([]tier.Parked, error) {
 	return o.cursor.place.parked(ctx, o.cursor.cfg.Name, o.leased, func(e codec.EntryID) bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		_, taken := o.taken[e]
 		o.astray = o.astray || !taken
 		return taken
-	}, o.stay)
+	}, stay)
 }
 
-// parked reads what is parked; stay comes between two pages.
+// parked reads what is parked.
 func (p *place) parked(ctx context.Context, name string, lease leasing, taken func(codec.EntryID) bool, stay func(context.Context) error) (parked []tier.Parked, err error) {
+	if stay == nil {
+		stay = func(context.Context) error { return nil }
+	}
 	now, err := p.client.Now(ctx, p.addr.LogKey())
 	if err != nil {
 		return nil, err

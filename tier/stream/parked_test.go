@@ -19,7 +19,7 @@ func TestParkedIsTold(t *testing.T) {
 		f := setUp(t, s)
 		g := f.group("g", stream.Head(), lease)
 		m, other := f.join(g), f.join(g)
-		parked, err := m.Parked(f.ctx)
+		parked, err := m.Parked(f.ctx, nil)
 		require.NoError(t, err)
 		require.Empty(t, parked)
 
@@ -43,7 +43,7 @@ func TestParkedIsTold(t *testing.T) {
 		f.do("XDEL", f.log(), asides[7].Entry.String())
 		delete(want, asides[7].Entry.String())
 
-		parked, err = m.Parked(f.ctx)
+		parked, err = m.Parked(f.ctx, nil)
 		require.NoError(t, err)
 		got := map[string]string{}
 		for _, p := range parked {
@@ -57,7 +57,7 @@ func TestParkedIsTold(t *testing.T) {
 		require.Equal(t, want, got)
 
 		f.due(m)
-		parked, err = m.Parked(f.ctx)
+		parked, err = m.Parked(f.ctx, nil)
 		require.NoError(t, err)
 		require.Len(t, parked, plain-1)
 	})

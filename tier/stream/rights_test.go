@@ -202,7 +202,7 @@ func consumerWork(f *fixture, client *tier.Client) error {
 		func() error {
 			return m.Commit(f.ctx, []tier.Ending{{Entry: leased[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}, Dead: []tier.Letter{{Index: -1, Reason: "test"}}}})
 		},
-		func() error { _, err := m.Parked(f.ctx); return err },
+		func() error { _, err := m.Parked(f.ctx, nil); return err },
 		func() error { _, err := m.Due(f.ctx, 1); return err },
 		func() error { return m.Release(f.ctx, returned(heldOf(leased[2:3])), 0) },
 		func() error { _, err := m.TakeOver(f.ctx, 10, allSuspects); return err },
@@ -286,7 +286,7 @@ func ownerWork(f *fixture, client *tier.Client) error {
 				{Entry: ids[2], Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}, {Entry: ids[3], Deliveries: 1, Dead: []tier.Letter{{Index: -1, Reason: "test"}}},
 			})
 		},
-		func() error { _, err := o.Parked(f.ctx); return err },
+		func() error { _, err := o.Parked(f.ctx, nil); return err },
 		func() error { _, err := o.Due(f.ctx, 1); return err },
 		func() error { _, err := o.Renew(f.ctx, nil); return err },
 		func() error { return o.Release(f.ctx, handedBack(ids[4]), 0) },

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/queue"
 	"github.com/echomq/pipeline/tier/stream"
 )
 
@@ -17,7 +20,8 @@ func checkCommand(a *app) *cobra.Command {
 		Short: "Audit what must hold in a scope; exit code 1 with findings",
 		Long: `Audit what must hold in a scope: that its number and its brands say the same
 wherever they stand, that keys hold their types, that groups and their consumers
-are recorded. Nothing is changed. The exit code is 1 when something does not
+are recorded; and of a queue, that each job is in one state and each active one is
+leased. Nothing is changed. The exit code is 1 when something does not
 hold.`,
 		Args: arguments(1, 1, "the name of a scope"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,10 +37,22 @@ hold.`,
 
 func (a *app) check(ctx context.Context, client *tier.Client, scope string) error {
 	err := stream.Check(ctx, client, scope)
-	if err == nil {
-		if err = a.mustExist(ctx, client, scope); err != nil {
+	if err != nil && len(tier.Findings(err)) == 0 {
+		return err
+	}
+	jobs, scanErr := client.KeysBelow(ctx, strings.TrimSuffix(tier.Queue(scope).QueueKey(), ":queue"))
+	if scanErr != nil {
+		return scanErr
+	}
+	if len(jobs) > 0 {
+		err = errors.Join(err, queue.Check(ctx, client, scope))
+	}
+	if err == nil && len(jobs) == 0 { // a queue needs no stream
+		if err := a.mustExist(ctx, client, scope); err != nil {
 			return err
 		}
+	}
+	if err == nil {
 		a.note("scope %s: everything holds", scope)
 		return nil
 	}

@@ -62,7 +62,7 @@ func TestDocumentIsComplete(t *testing.T) {
 		"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "check", "version",
 		"stream rm", "stream reset", "group reset", "group pause", "group resume", "group delete", "scope partition", "dead ls", "dead show", "dead redrive", "dead drop", "doctor", "projections", "projections switch", "projections reset", "projections drop",
 		"retention ls", "retention set", "retention rm", "retention plan", "retention run",
-		"jobs enqueue", "jobs ls", "jobs show", "jobs retry", "jobs cancel", "jobs rm", "cron ls", "cron add", "cron rm", "cron run",
+		"queues", "queues ls", "queues show", "queues pause", "queues resume", "queues drain", "queues obliterate", "lanes", "jobs enqueue", "jobs ls", "jobs show", "jobs retry", "jobs cancel", "jobs rm", "cron ls", "cron add", "cron rm", "cron run",
 	} {
 		require.Contains(t, string(text), "pipeline "+c)
 		for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(p.ok(append(strings.Fields(c), "--help")...).out, -1) {

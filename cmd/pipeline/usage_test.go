@@ -95,6 +95,8 @@ func TestBadInput(t *testing.T) {
 		{"nobody to ask about letters", "dead drop a/b --group g --all", "there is no terminal to ask on: give --yes"},
 		{"id of a letter", "dead redrive a/b --group g --id x --yes", `--id "x": want the id of a letter (1795957200000-0), or of a message (ORD0STCa4O4Feq)`},
 		{"no id to show", "dead show a/b --group g", "want the id of a dead letter: --id ID ('pipeline dead ls a/b --group g' lists them)"},
+		{"nothing of queues", "queues drop", `unknown command "drop" of pipeline queues (pipeline queues --help lists them)`},
+		{"nobody to ask about a queue", "queues obliterate q", "there is no terminal to ask on: give --yes"},
 		{"job without a type", "jobs enqueue q", "want the type of the jobs: --type TYPE"},
 		{"delay and time", "jobs enqueue q --type t --delay 1s --at 2026-11-29", "--delay and --at: give one of them"},
 		{"data and a file", "jobs enqueue q x.csv --type t --data 1", "--data is what one job carries: leave it out, or x.csv"},
@@ -151,7 +153,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "jobs", "cron", "retention", "check", "doctor", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "jobs", "queues", "lanes", "cron", "retention", "check", "doctor", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

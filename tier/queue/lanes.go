@@ -104,17 +104,7 @@ func (c *Client) setLane(ctx context.Context, lane, weight, ceiling, paused, rat
 	if err != nil {
 		return l, err
 	}
-	l.Weight, _ = strconv.ParseFloat(reply[0], 64)
-	l.Ceiling, _ = strconv.Atoi(reply[1])
-	if jobs, per, ok := strings.Cut(reply[3], " "); ok {
-		ms, _ := strconv.ParseInt(per, 10, 64)
-		l.Rate.Jobs, _ = strconv.Atoi(jobs)
-		l.Rate.Per = time.Duration(ms) * time.Millisecond
-	}
-	if ms, _ := strconv.ParseInt(reply[2], 10, 64); ms > 0 {
-		l.Paused = time.UnixMilli(ms).UTC()
-	}
-	return l, nil
+	return laneOf(strings.Join(reply, " ")), nil
 }
 
 // drainPage is how many jobs one call drains.

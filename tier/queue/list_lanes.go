@@ -119,10 +119,10 @@ func (c *Client) laneInfos(ctx context.Context, names []string) ([]LaneInfo, err
 	return infos, nil
 }
 
-// laneOf reads '<weight> <ceiling> <paused>'; what cannot be read is as that of a lane that was not configured.
+// laneOf reads '<weight> <ceiling> <paused>', and '<jobs> <ms>' of a rate; what cannot be read is as that of a lane that was not
+// configured.
 func laneOf(row string) Lane {
-	l := Lane{Weight: 1}
-	words := strings.Split(row, " ")
+	l, words := Lane{Weight: 1}, strings.Fields(row)
 	if len(words) < 3 {
 		return l
 	}
@@ -132,6 +132,11 @@ func laneOf(row string) Lane {
 	l.Ceiling, _ = strconv.Atoi(words[1])
 	if ms, _ := strconv.ParseInt(words[2], 10, 64); ms > 0 {
 		l.Paused = time.UnixMilli(ms).UTC()
+	}
+	if len(words) >= 5 {
+		l.Rate.Jobs, _ = strconv.Atoi(words[3])
+		ms, _ := strconv.ParseInt(words[4], 10, 64)
+		l.Rate.Per = time.Duration(ms) * time.Millisecond
 	}
 	return l
 }

@@ -123,6 +123,8 @@ func TestLanes(t *testing.T) {
 		_, err := f.jobs.SetLane(f.ctx, "set", 2.5, 7)
 		require.NoError(t, err)
 		require.NoError(t, f.jobs.PauseLane(f.ctx, "l1149"))
+		_, err = f.jobs.LimitLane(f.ctx, "set", queue.Rate{Jobs: 3, Per: time.Second})
+		require.NoError(t, err)
 		var lanes []queue.LaneInfo
 		ready, active := int64(0), int64(0)
 		for l, err := range f.jobs.Lanes(f.ctx) {
@@ -137,7 +139,7 @@ func TestLanes(t *testing.T) {
 		require.True(t, slices.IsSortedFunc(lanes, func(a, b queue.LaneInfo) int { return strings.Compare(a.Name, b.Name) }))
 		require.EqualValues(t, 10, active)
 		require.EqualValues(t, 142, ready)
-		require.Equal(t, queue.LaneInfo{Name: "set", Lane: queue.Lane{Weight: 2.5, Ceiling: 7}}, lanes[150])
+		require.Equal(t, queue.LaneInfo{Name: "set", Lane: queue.Lane{Weight: 2.5, Ceiling: 7, Rate: queue.Rate{Jobs: 3, Per: time.Second}}}, lanes[150])
 		require.WithinDuration(t, time.Now(), lanes[149].Paused, time.Minute)
 		for l, err := range f.jobs.Lanes(f.ctx) {
 			require.NoError(t, err)

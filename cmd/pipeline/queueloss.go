@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/queue"
+)
+
+// queueLoss is a command that takes from a queue.
+type queueLoss struct {
+	confirm
+	verb, did, what string
+	do              func(ctx context.Context, jobs *queue.Client, name string) (int, error)
+}
+
+func queueDrain(a *app) *cobra.Command {
+	lane := ""
+	l := &queueLoss{confirm: confirm{app: a}, verb: "drain", did: "drained", what: "job"}
+	l.do = func(ctx context.Context, jobs *queue.Client, _ string) (int, error) {
+		if lane != "" {
+			return jobs.DrainLane(ctx, lane)
+		}
+		return jobs.Drain(ctx)
+	}
+	cmd := l.command(&cobra.Command{
+		Use:   "drain QUEUE",
+		Short: "Remove the ready jobs of a queue",
+		Long: `Remove the ready jobs of a queue, or of one --lane. Active ones, those that wait for
+their time or for children, dead ones, and lanes that are paused, stay.`,
+		Example: `  pipeline queues drain billing --dry-run
+  pipeline queues drain billing --lane bulk --yes`,
+	}, func(ctx context.Context, jobs *queue.Client, o *queue.Overview) (int64, error) {
+		if lane == "" {
+			return o.Ready, nil
+		}
+		info, err := jobs.LaneInfo(ctx, lane)
+		return info.Ready, err
+	})
+	cmd.Flags().Var(name(&lane, "lane"), "lane", "only those of this lane")
+	return cmd
+}
+
+func queueObliterate(a *app) *cobra.Command {
+	l := &queueLoss{confirm: confirm{app: a}, verb: "obliterate", did: "obliterated", what: "key"}
+	l.do = func(ctx context.Context, jobs *queue.Client, name string) (int, error) {
+		return jobs.Obliterate(ctx, name)
+	}
+	return l.command(&cobra.Command{
+		Use:   "obliterate QUEUE",
+		Short: "Delete a paused queue with all that it has",
+		Long: `Delete a queue with all that it has: jobs in every state, dead ones, results, lanes,
+schedules. It has to be paused before. Jobs that are active then are gone under
+their workers. It goes in steps: when it is interrupted, run it again.`,
+		Example: `  pipeline queues obliterate billing --dry-run
+  pipeline queues obliterate billing --yes`,
+	}, func(_ context.Context, _ *queue.Client, o *queue.Overview) (int64, error) {
+		return o.Ready + o.Active + o.Scheduled + o.Waiting + o.Dead, nil
+	})
+}
+
+// command makes a command of one that counts the jobs that would go.
+func (l *queueLoss) command(cmd *cobra.Command, jobsOf func(context.Context, *queue.Client, *queue.Overview) (int64, error)) *cobra.Command {
+	cmd.Long += `
+
+On a terminal it says how many jobs go and wants the queue's name typed; elsewhere
+it needs --yes. --dry-run changes nothing.`
+	cmd.Args = arguments(1, 1, wantsQueue)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := l.possible(); err != nil {
+			return err
+		}
+		return l.app.withJobs(cmd.Context(), args[0], func(ctx context.Context, _ *tier.Client, jobs *queue.Client) error {
+			o, err := overview(ctx, jobs)
+			if err != nil {
+				return err
+			}
+			n, err := jobsOf(ctx, jobs, &o)
+			if err != nil {
+				return err
+			}
+			return l.run(ctx, jobs, args[0], n)
+		})
+	}
+	l.flags(cmd)
+	return cmd
+}
+
+func (l *queueLoss) run(ctx context.Context, jobs *queue.Client, name string, n int64) error {
+	plan, gone := fmt.Sprintf("would %s queue %s: %s\n", l.verb, name, show.Count(int(n), "job")), 0
+	if !l.dryRun {
+		err := l.asked(ctx, plan, name)
+		if err == nil {
+			gone, err = l.do(ctx, jobs, name)
+		}
+		if err != nil {
+			return err
+		}
+		plan = fmt.Sprintf("%s queue %s: %s\n", l.did, name, show.Count(gone, l.what))
+	}
+	if !l.app.json() {
+		return l.app.print(plan)
+	}
+	return l.app.printObject(struct {
+		Action string `json:"action"`
+		DryRun bool   `json:"dry_run"`
+		Queue  string `json:"queue"`
+		Jobs   int64  `json:"jobs"`
+		Gone   int    `json:"gone"`
+		What   string `json:"what"`
+	}{l.verb + "-queue", l.dryRun, name, n, gone, l.what + "s"})
+}

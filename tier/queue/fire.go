@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/tier"
@@ -146,11 +147,12 @@ func (f *firing) fire(ctx context.Context, r *scheduleRow, p plan) error {
 	}
 	args := []string{r.name, r.text, unixMillis(r.next), unixMillis(p.following)}
 	for i, j := range p.jobs {
-		args = append(args, ids[i].String(), unixMillis(p.due[i]), j.lane, j.message, "")
+		args = append(args, ids[i].String(), unixMillis(p.due[i]), j.lane, j.message, j.options, j.unique, strings.TrimPrefix(j.policy, string(Keep)))
 	}
 	q := f.jobs.queue
 	_, err = f.jobs.client.Run(ctx, tier.Call{Script: fireScript, Keys: []string{
 		q.SchedulesKey(), q.OccurrencesKey(), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.WorkersKey(), q.WakeKey(),
+		q.UniqueKey(),
 	}, Args: args})
 	return err
 }

@@ -102,7 +102,7 @@ func requireGrid(t testing.TB, times []time.Time, every time.Duration, n int) {
 
 // fires says that a command is fire.lua.
 func (f *fixture) fires(cmd []string) bool {
-	return len(cmd) > 3 && cmd[2] == "7" && cmd[3] == f.queue.SchedulesKey()
+	return len(cmd) > 3 && cmd[2] == "8" && cmd[3] == f.queue.SchedulesKey()
 }
 
 // TestOneFires is B118: of five replicas that come and go one fires for each occurrence.
@@ -155,6 +155,41 @@ func TestFireAndRearm(t *testing.T) {
 			requireGrid(t, f.occurrences(f.join(f.workers))["tick"], tick, 60)
 		})
 	}
+}
+
+// TestScheduledJobKeepsItsTerms: what a schedule makes has the terms and the unique key that were declared; while a job has
+// that key, nothing else is made.
+func TestScheduledJobKeepsItsTerms(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		f := setUp(t, server)
+		s := queue.NewSchedules(f.jobs)
+		one := ticking("tick")
+		one.CatchUp, one.Job.Terms, one.Job.Unique = schedule.Once, tier.Terms{MaxAttempts: 7, Tags: []string{"nightly"}}, queue.Unique{Key: "report"}
+		require.NoError(t, s.Put(f.ctx, one))
+		require.Equal(t, one.Job.Unique.Key, f.declared(s)[0].Job.Unique.Key)
+		f.replica(f.client)
+		m := f.join(f.workers)
+		next := func() (leased []tier.Leased) {
+			tiertest.Eventually(t, time.Minute, func() (bool, string) {
+				_, err := m.Due(f.ctx, 10)
+				require.NoError(t, err)
+				leased, err = m.Read(f.ctx, 10, 0)
+				require.NoError(t, err)
+				return len(leased) > 0, "nothing is made"
+			})
+			return leased
+		}
+		leased := next()
+		require.Len(t, leased, 1)
+		require.Equal(t, one.Job.Terms, *leased[0].Terms)
+		f.passes(s, "tick", 10)
+		counts, err := f.jobs.Counts(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, int64(1), counts.Active)
+		require.Zero(t, counts.Ready+counts.Scheduled)
+		f.settle(m, leased...)
+		require.Len(t, next(), 1)
+	})
 }
 
 // TestStop is B120 on a server: everybody was away for an hour.

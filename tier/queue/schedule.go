@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -43,7 +44,8 @@ type Schedule struct {
 	// a long stop; high, the queue is full of what is late.
 	Limit int
 	// Job is what is made, under an id of its own each time. It has no ID, Delay and At, and has HeaderSchedule and
-	// HeaderOccurrence added.
+	// HeaderOccurrence added. With a unique key, whose Conflict is Keep, none is made while another has the key: so a job that
+	// takes longer than its interval does not overlap itself.
 	Job Job
 }
 
@@ -60,6 +62,9 @@ type declaration struct {
 	Limit   int
 	Lane    string
 	Message []byte
+	Options []byte // the job's terms
+	Unique  string // as enqueue.lua takes both
+	Policy  string
 }
 
 // declare checks a schedule.
@@ -103,7 +108,10 @@ func (s *Schedule) declare(set string) (d declaration, err error) {
 	if err != nil {
 		return refuse(err)
 	}
-	d.Lane, d.Message = e.lane, []byte(e.message)
+	if e.policy != "" && !strings.HasPrefix(e.policy, string(Keep)) {
+		return refuse(fmt.Errorf("%w: the unique key of its job ends a conflict with Keep", ErrBadCall))
+	}
+	d.Lane, d.Message, d.Options, d.Unique, d.Policy = e.lane, []byte(e.message), []byte(e.options), e.unique, e.policy
 	if _, err := d.job(s.Name, time.UnixMilli(0)); err != nil { // with its headers
 		return refuse(err)
 	}
@@ -123,9 +131,14 @@ func (d *declaration) sameTimes(other *declaration) bool {
 	return d.Cron == other.Cron && d.Zone == other.Zone && d.Every == other.Every && d.Anchor == other.Anchor
 }
 
+// template is the job without its message.
+func (d *declaration) template() Job {
+	return Job{Lane: d.Lane, Terms: *termsOf(string(d.Options)), Unique: uniqueOf(d.Unique, d.Policy)}
+}
+
 // job is what is made for an occurrence.
 func (d *declaration) job(name string, occurrence time.Time) (Job, error) {
-	j := Job{Lane: d.Lane}
+	j := d.template()
 	if _, err := codec.DecodeMessage(d.Message, &j.Message); err != nil {
 		return j, err
 	}
@@ -147,7 +160,7 @@ func decodeDeclaration(text string) (d declaration, err error) {
 
 // schedule is what was declared.
 func (d *declaration) schedule(name string) (Schedule, error) {
-	s := Schedule{Name: name, Cron: d.Cron, Zone: d.Zone, CatchUp: schedule.CatchUp(d.CatchUp), Limit: d.Limit, Job: Job{Lane: d.Lane}}
+	s := Schedule{Name: name, Cron: d.Cron, Zone: d.Zone, CatchUp: schedule.CatchUp(d.CatchUp), Limit: d.Limit, Job: d.template()}
 	if d.Cron == "" {
 		s.Every, s.Anchor = time.Duration(d.Every)*time.Millisecond, time.UnixMilli(d.Anchor).UTC()
 	}

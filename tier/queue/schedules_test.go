@@ -147,6 +147,7 @@ func TestScheduleRefused(t *testing.T) {
 		{"catch-up", func(s *queue.Schedule) { s.CatchUp = "twice" }, "once, skip or all"},
 		{"limit", func(s *queue.Schedule) { s.Limit = 1001 }, "1 to 1000"},
 		{"lane", func(s *queue.Schedule) { s.Job.Lane = "a b" }, "lane"},
+		{"conflict", func(s *queue.Schedule) { s.Job.Unique = queue.Unique{Key: "k", Conflict: queue.Refuse} }, "Keep"},
 		{"delay", func(s *queue.Schedule) { s.Job.Delay = time.Second }, "Delay"},
 		{"too large", func(s *queue.Schedule) { s.Job.Data = make([]byte, 9<<20) }, "bytes"},
 	}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -73,4 +74,13 @@ func (u *Unique) encode() (key, policy string, err error) {
 		return "", "", fmt.Errorf("%w: a conflict ends with Keep, Refuse or Replace", ErrBadCall)
 	}
 	return string(until) + u.Key, string(conflict) + millis(u.For), nil
+}
+
+// uniqueOf reads what encode writes.
+func uniqueOf(key, policy string) Unique {
+	if key == "" || policy == "" {
+		return Unique{}
+	}
+	ms, _ := strconv.ParseInt(policy[1:], 10, 64)
+	return Unique{Key: key[1:], Until: Until(key[:1]), Conflict: Conflict(policy[:1]), For: time.Duration(ms) * time.Millisecond}
 }

@@ -1,6 +1,7 @@
 #!lua
 -- Fires a schedule: its next occurrence moves on, and for each one that was due a job is made: absent -> scheduled, and due. A caller
--- that has read another declaration or another occurrence than is there changes nothing: somebody was faster.
+-- that has read another declaration or another occurrence than is there changes nothing: somebody was faster. No job is made
+-- whose unique key another one has.
 -- KEYS[1] schedules    HASH
 -- KEYS[2] occurrences  ZSET
 -- KEYS[3] jobs         HASH
@@ -8,15 +9,17 @@
 -- KEYS[5] due          ZSET
 -- KEYS[6] workers      HASH  only looked at
 -- KEYS[7] wake         LIST
+-- KEYS[8] unique       HASH
 -- ARGV[1] name         of the schedule
 -- ARGV[2] declaration  as the caller has read it
 -- ARGV[3] occurrence   ms, as the caller has read it; it is due
 -- ARGV[4] following    ms, or '' when there is none
--- ARGV[5..]            for each job: id, its occurrence in ms, lane, message, options
+-- ARGV[5..]            for each job: id, its occurrence in ms, lane, message, options, and of its unique key: how long it has it and
+--   the key, as enqueue.lua takes it, or '', and the period in ms
 -- Replies 1 | 0 (somebody was faster)
-local schedules, occurrences, jobs, bodies, due, workers, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local schedules, occurrences, jobs, bodies, due, workers, wake, unique = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local name, declaration, occurrence, following = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local first, args = 5, 5
+local first, args = 5, 7
 local call = redis.call
 
 if call('HGET', schedules, name) ~= declaration then return 0 end
@@ -26,6 +29,9 @@ local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
 local bells = math.min(1, math.floor(call('HLEN', workers) / 2) - call('LLEN', wake))
 call('HLEN', jobs)
 call('HLEN', bodies)
+call('HLEN', unique)
+local t = call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
 for _, cmd in ipairs({{'ZADD', due, '0', 'm'}, {'HSET', jobs, 'f', ''}, {'RPUSH', wake, '1'}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then -- a right that is lacking must not show after the first write
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
@@ -33,12 +39,24 @@ for _, cmd in ipairs({{'ZADD', due, '0', 'm'}, {'HSET', jobs, 'f', ''}, {'RPUSH'
 end
 
 if following == '' then call('ZREM', occurrences, name) else call('ZADD', occurrences, following, name) end
-for i = first, #ARGV, args do
-  local id, ms, lane, message, options = unpack(ARGV, i, i + 4)
-  call('HSET', bodies, id, cmsgpack.pack({message, options, '', '', ''}))
-  call('ZADD', due, ms, id)
-  call('HSET', jobs, id, 's ' .. ms .. ' 0 ' .. lane)
-  call('HSET', schedules, name .. ':last', ms .. ' ' .. id)
+local function free(key) -- whether no job has it
+  local id, mode, till = string.match(call('HGET', unique, key) or '', '^(%S+) (%a) (%d+)$')
+  if not id then return true end
+  if mode == 'p' then return tonumber(till) <= now end
+  return call('HEXISTS', jobs, id) == 0
 end
-if #ARGV >= first and bells > 0 and (not head or tonumber(head) > tonumber(occurrence)) then call('RPUSH', wake, '1') end
+local made = 0
+for i = first, #ARGV, args do
+  local id, ms, lane, message, options, key, period = unpack(ARGV, i, i + 6)
+  local name_of_key = string.sub(key, 2)
+  if key == '' or free(name_of_key) then
+    call('HSET', bodies, id, cmsgpack.pack({message, options, key, '', ''}))
+    call('ZADD', due, ms, id)
+    call('HSET', jobs, id, 's ' .. ms .. ' 0 ' .. lane)
+    call('HSET', schedules, name .. ':last', ms .. ' ' .. id)
+    if key ~= '' then call('HSET', unique, name_of_key, id .. ' ' .. string.sub(key, 1, 1) .. string.format(' %.0f', now + period)) end
+    made = made + 1
+  end
+end
+if made > 0 and bells > 0 and (not head or tonumber(head) > tonumber(occurrence)) then call('RPUSH', wake, '1') end
 return 1

@@ -32,9 +32,9 @@ type jobMember struct{ *queue.Member }
 
 func (jobMember) unordered() {}
 
-// idleJobWait is how long a worker without work waits at a time: a little longer than a consumer, so that it sends no more
-// than a command a second.
-const idleJobWait = 1250 * time.Millisecond
+// idleJobWait is how long a worker without work waits at a time: longer than a consumer, so that with all else that it does
+// now and then it sends no more than a command a second.
+const idleJobWait = 2 * time.Second
 
 func (m jobMember) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
 	if wait == idleWait {

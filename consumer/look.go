@@ -15,7 +15,7 @@ const (
 	pagePause = 100 * time.Millisecond
 	// pausedEvery is the pause between two questions whether a paused group still is. A member that does not know of the
 	// pause yet learns of it with its next look.
-	pausedEvery = time.Second
+	pausedEvery = 1250 * time.Millisecond
 	// lookAgain is the pause before a parked entry is looked for again that should have been found.
 	lookAgain = 250 * time.Millisecond
 )

@@ -21,6 +21,8 @@ const (
 	forwardFor = 5 * time.Second
 	// strandedFor is how long an entry is left to who has read it. More than forwardFor: nobody delivers it any more then.
 	strandedFor = 15 * time.Second
+	// sweepEvery is the pause between two looks of a member for what is stranded.
+	sweepEvery = 2 * beat
 	// partTTL is how long a queue remembers that it was sent a part of a flow, if nobody says that it will not be sent again.
 	partTTL = 7 * 24 * time.Hour
 )
@@ -258,7 +260,7 @@ func (m *Member) forward(ctx context.Context) {
 func (m *Member) sweep(ctx context.Context) {
 	m.mu.Lock()
 	now := time.Now()
-	early := now.Sub(m.swept) < beat
+	early := now.Sub(m.swept) < sweepEvery
 	if !early {
 		m.swept = now
 	}

@@ -2,7 +2,7 @@
 # on a laptop as it does in CI.
 
 GO ?= go
-FUZZTIME ?= 3s
+FUZZTIME ?= 20000x
 SOAK ?= 10m
 CHAOS ?= 100000
 
@@ -52,7 +52,7 @@ tidy: ## check that go.mod says what the code needs
 	$(GO) mod tidy -diff
 	$(GO) mod tidy -C examples/totals -diff
 
-fuzz: ## run every fuzz target for FUZZTIME (3s)
+fuzz: ## run every fuzz target FUZZTIME (20000x)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
 tools: ## install what the tests need: Valkey 8, Redis 7, a C compiler, Node 18

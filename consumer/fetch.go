@@ -12,7 +12,10 @@ const (
 	// A read waits for new entries for idleWait, and for busyWait while something is in flight or parked, since that may
 	// call for a look. It is not cut short, so a stop waits for it.
 	idleWait = time.Second
-	busyWait = 250 * time.Millisecond
+	// idleJobWait is idleWait of a worker of a queue: longer, so that with all else that it does now and then it sends no more
+	// than a command a second.
+	idleJobWait = 2 * time.Second
+	busyWait    = 250 * time.Millisecond
 )
 
 // fetcher brings entries in: new ones by reading, those whose lease has ended by looking for them. It does one at a time,
@@ -66,7 +69,7 @@ func (f *fetcher) step() bool {
 	if !f.paused && room.worthReading(f.cfg.MaxInFlight, f.cfg.MaxInFlightBytes) {
 		wait := busyWait
 		if room.idle {
-			wait = idleWait
+			wait = f.idleWait
 		}
 		return f.read(room.entries(room.read, f.size), f.look.cutShort(wait, time.Now(), due.first()))
 	}

@@ -2,9 +2,7 @@ package consumer
 
 import (
 	"context"
-	"time"
 
-	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue"
 )
 
@@ -31,17 +29,6 @@ func (s jobSource) Join(ctx context.Context, prefix string) (Member, error) {
 type jobMember struct{ *queue.Member }
 
 func (jobMember) unordered() {}
-
-// idleJobWait is how long a worker without work waits at a time: longer than a consumer, so that with all else that it does
-// now and then it sends no more than a command a second.
-const idleJobWait = 2 * time.Second
-
-func (m jobMember) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
-	if wait == idleWait {
-		wait = idleJobWait
-	}
-	return m.Member.Read(ctx, n, wait)
-}
 
 func (s jobSource) Origin() Origin {
 	return Origin{Scope: s.workers.Queue(), Stream: "jobs", Group: "w"}

@@ -26,6 +26,7 @@ type run struct {
 	exclusive bool
 	// unordered says that entries are not read in the order of their ids.
 	unordered bool
+	idleWait  time.Duration
 	began     time.Time
 	metrics   *metrics
 	log       *throttle
@@ -65,7 +66,10 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 		log:     newThrottle(log),
 	}
 	_, r.exclusive = member.(interface{ Owns() bool })
-	_, r.unordered = member.(interface{ unordered() })
+	r.idleWait = idleWait
+	if _, r.unordered = member.(interface{ unordered() }); r.unordered {
+		r.idleWait = idleJobWait
+	}
 	r.settled.Store(true) // by whoever was here before
 	r.uncertain.Store(true)
 	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, c.cfg.policy(), c.cfg.Order, func(delta int) { r.metrics.inFlight.Add(float64(delta)) })

@@ -31,6 +31,24 @@ func AppendMessage(dst []byte, m *Message) ([]byte, error) {
 	return appendBin(dst, m.Data), nil
 }
 
+// What the encoding adds at most, to a message and to each header.
+const (
+	envelopeBytes = 24
+	headerBytes   = 6
+)
+
+// SizeSlack is how far Size may be above what AppendMessage makes, at most.
+const SizeSlack = envelopeBytes + headerBytes*MaxHeaders
+
+// Size is how many bytes AppendMessage makes of the message, at most. It is what calls are cut by.
+func (m *Message) Size() int {
+	size := envelopeBytes + len(m.Type) + len(m.Key) + len(m.Data)
+	for i := range m.Headers {
+		size += headerBytes + len(m.Headers[i].Key) + len(m.Headers[i].Value)
+	}
+	return size
+}
+
 func (m *Message) check() error {
 	switch {
 	case len(m.Type) > MaxType:

@@ -10,6 +10,13 @@ type Headers []Header
 // HeaderContentType names the media type of the payload.
 const HeaderContentType = "content-type"
 
+// HeaderReplayOf is the id of the message that this one repeats. Who replays a stream into another sets it, and handlers are told
+// by it that what the message says is not new.
+const HeaderReplayOf = "replay-of"
+
+// Repeats tells whether the message repeats one of another stream.
+func (m *Message) Repeats() bool { return m.Headers.index(HeaderReplayOf) >= 0 }
+
 // Get returns the value of key, and whether there is one.
 func (h Headers) Get(key string) (string, bool) {
 	if i := h.index(key); i >= 0 {

@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -257,4 +258,20 @@ func TestDecodeAliases(t *testing.T) {
 	}
 	copy(src[bytes.Index(src, []byte("data")):], "DATA")
 	require.Equal(t, "DATA", string(decode(t, src).Data))
+}
+
+// TestSize: it is never below what the encoding makes, and above it by no more than is said.
+func TestSize(t *testing.T) {
+	for _, n := range []int{0, 1, 31, 32, 255, 256, 65535, 65536, 1 << 20} {
+		for _, headers := range []int{0, 1, 15, 16, codec.MaxHeaders} {
+			m := codec.Message{Type: strings.Repeat("t", min(n, codec.MaxType)), Key: strings.Repeat("k", min(n, codec.MaxKey)), Data: make([]byte, n)}
+			for i := range headers {
+				m.Headers = append(m.Headers, codec.Header{Key: fmt.Sprint(i), Value: strings.Repeat("v", min(n, codec.MaxHeaderValue))})
+			}
+			encoded, err := codec.AppendMessage(nil, &m)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(encoded), m.Size())
+			require.LessOrEqual(t, m.Size(), len(encoded)+codec.SizeSlack)
+		}
+	}
 }

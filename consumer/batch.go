@@ -87,6 +87,7 @@ func (r *run) handleBatch(b *batch) {
 	}()
 	first := b.turns[0].m
 	for _, w := range b.turns {
+		w.m.notes = r.notes
 		b.deliveries = append(b.deliveries, &w.m.Delivery)
 	}
 	verdicts = r.batch(&first.ctx, b.deliveries)

@@ -67,7 +67,8 @@ func TestBatchVerdicts(t *testing.T) {
 	})
 }
 
-// A batch goes out when it is full, without waiting; and when it has waited, with what there is.
+// A batch goes out when it is full, without waiting (65 batch_shaping_floor); and when it has waited, with what there
+// is (66 batch_shaping_timeout).
 func TestBatchShape(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, tiertest.Shared(t, tiertest.Valkey))
@@ -99,7 +100,7 @@ func TestBatchShape(t *testing.T) {
 }
 
 // B108: a batch handler that panics, ends its goroutine, or answers for another number of messages fails all of the batch,
-// and only that; the reason names it.
+// and only that; the reason names it (67 batch_shaping_partial_failure).
 func TestBatchFailures(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fail   func(batch []*consumer.Delivery) []error

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/echomq/pipeline/codec"
-	"github.com/echomq/pipeline/tier"
 )
 
 const (
@@ -22,13 +21,32 @@ const (
 func (r *run) beatLoop() {
 	every := r.lease / beatsPerLease
 	retireEach := max(1, int(retireEvery/every))
-	for n := 1; tier.Pause(r.calls, every); n++ {
+	for n := 1; r.untilBeat(every); n++ {
 		if !r.beat(r.exclusive || n%idleBeatEvery == 0) { // an idle owner that is silent for a lease would lose its cursor
 			return
 		}
 		if n%retireEach == min(retireAtFirstAt, retireEach-1) {
 			if err := r.member.Retire(r.calls); err != nil && reactionTo(err) != ask && !r.worthWaiting("retire", err) {
 				return
+			}
+		}
+	}
+}
+
+// untilBeat waits for the next beat, and renews meanwhile what cannot wait for it; false when the loop is to end.
+func (r *run) untilBeat(every time.Duration) bool {
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.calls.Done():
+			return false
+		case <-timer.C:
+			r.urgent.forget()
+			return true
+		case <-r.urgent.wake:
+			if entries := r.urgent.take(r.desk); len(entries) > 0 && !r.renew(entries) {
+				return false
 			}
 		}
 	}

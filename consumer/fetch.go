@@ -38,6 +38,7 @@ func (r *run) fetchLoop() {
 		if !f.step() {
 			return
 		}
+		f.urgent.fetched()
 	}
 }
 

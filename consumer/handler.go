@@ -26,8 +26,12 @@ type Delivery struct {
 	// Attempt is 1 at first, and one more each time that the message is delivered. Deliveries that a stop has cut short, or
 	// that were snoozed, do not count.
 	Attempt int
+	// MaxAttempts is the attempt after which it is given up, should its handler fail once more: that of its terms, or of the
+	// consumer; 0: there is none.
+	MaxAttempts int
 	// Replay says that the message lies before what is live of the log: it was there when its cursor was made or moved, so
-	// effects that are meant to happen once, when it is new, are best left out. Only exclusive sources tell.
+	// effects that are meant to happen once, when it is new, are best left out. Only exclusive sources tell this. Of whatever
+	// source, a message with codec.HeaderReplayOf is one too: it repeats one of another stream.
 	Replay bool
 
 	// Terms are what the sender of the message asks for; nil: nothing. The consumer keeps to them before its own configuration, a
@@ -35,6 +39,7 @@ type Delivery struct {
 	Terms *tier.Terms
 
 	outputs []tier.Output
+	notes   annotator // nil: it is no job
 }
 
 // MaxOutputs is how many outputs a message can have.

@@ -13,10 +13,10 @@ import (
 )
 
 // TestIdleWorker (B10, B138): a worker without work sends at most a command a second, and so one of a paused queue with jobs, and
-// one whose lanes are at their ceilings.
+// one whose lanes, or whose queue, are at their ceilings.
 func TestIdleWorker(t *testing.T) {
 	t.Parallel()
-	for _, state := range []string{"empty", "paused", "full"} {
+	for _, state := range []string{"empty", "paused", "full", "ceiling"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			server := tiertest.Private(t, tiertest.Valkey)
@@ -34,9 +34,13 @@ func TestIdleWorker(t *testing.T) {
 			case "paused":
 				require.NoError(t, jobs.Pause(t.Context()))
 				enqueue(1000)
-			case "full":
+			case "full", "ceiling":
 				enqueue(1000)
-				_, err = jobs.SetLane(t.Context(), queue.DefaultLane, 0, 1)
+				if state == "full" {
+					_, err = jobs.SetLane(t.Context(), queue.DefaultLane, 0, 1)
+				} else {
+					err = jobs.SetCeiling(t.Context(), 1)
+				}
 				require.NoError(t, err)
 				other, err := queue.NewWorkers(tiertest.Dial(t, server), queue.WorkersConfig{Queue: name})
 				require.NoError(t, err)

@@ -127,7 +127,7 @@ func TestCancel(t *testing.T) {
 		}
 		o, err := jobs.Wait(t.Context(), ids["heeds"])
 		require.NoError(t, err)
-		require.Equal(t, queue.Outcome{Reason: "consumer: cancelled: not wanted"}, o)
+		require.Equal(t, queue.Outcome{Reason: "cancelled: not wanted"}, o)
 		o, err = jobs.Wait(t.Context(), ids["finishes"])
 		require.NoError(t, err)
 		require.True(t, o.Done)

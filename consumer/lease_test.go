@@ -21,9 +21,12 @@ func (s *stage) dead(n int) (name string) {
 	s.t.Helper()
 	m, err := s.source().Join(s.t.Context(), "dead")
 	require.NoError(s.t, err)
-	leased, err := m.Read(s.t.Context(), n, 0)
-	require.NoError(s.t, err)
-	require.Len(s.t, leased, n)
+	for left := n; left > 0; {
+		leased, err := m.Read(s.t.Context(), min(left, 100), 0) // large ones take a busy machine long
+		require.NoError(s.t, err)
+		require.NotEmpty(s.t, leased)
+		left -= len(leased)
+	}
 	return m.Name()
 }
 
@@ -145,7 +148,7 @@ func TestBacklogOfTheDead(t *testing.T) {
 		}, consumer.Config{MaxInFlight: 100})
 		seen.reach(t, n, patience)
 		require.Greater(t, first.Load().Sub(given), s.lease-10*time.Millisecond)
-		require.Less(t, time.Since(*first.Load()), 15*time.Second, "30 loads at one a look would take a minute")
+		require.Less(t, time.Since(*first.Load()), 45*time.Second, "30 loads at one a look would take a minute")
 		s.settled(patience)
 		require.Equal(t, n, seen.deliveries())
 	})

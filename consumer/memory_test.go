@@ -145,7 +145,7 @@ func TestMemoryWithoutServer(t *testing.T) {
 	server := tiertest.Private(t, tiertest.Valkey)
 	s := newStage(t, server)
 	s.appendSized(n, size)
-	client, err := tier.Dial(t.Context(), server.URL(), tier.Options{CallTimeout: 200 * time.Millisecond})
+	client, err := tier.Dial(t.Context(), server.URL(), tier.Options{CallTimeout: 500 * time.Millisecond})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	before := heap()

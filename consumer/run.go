@@ -16,11 +16,13 @@ import (
 //	work     handles, on Concurrency goroutines
 //	settle   settles, commits and releases what is through
 //	beat     renews the leases of all that is in flight
+//	listen   hears what is cancelled
 type run struct {
 	cfg     Config
 	handler Handler
 	batch   BatchHandler // in place of handler
 	member  Member
+	notes   annotator // the member, of jobs; else nil
 	lease   time.Duration
 	// exclusive says that the member owns its cursor, or stands by.
 	exclusive bool
@@ -44,6 +46,7 @@ type run struct {
 	fenced  atomic.Bool // a call was refused, and no Sync has been made since
 	settled atomic.Bool // something was, and no checkpoint has been made since
 
+	urgent    urgent
 	uncertain atomic.Bool // what is parked may be another than is known here
 
 	workers conc.WaitGroup
@@ -70,6 +73,8 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 	if _, r.unordered = member.(interface{ unordered() }); r.unordered {
 		r.idleWait = idleJobWait
 	}
+	r.notes, _ = member.(annotator)
+	r.urgent.wake = make(chan struct{}, 1)
 	r.settled.Store(true) // by whoever was here before
 	r.uncertain.Store(true)
 	r.desk = newDesk(values, c.cfg.MaxInFlight, c.cfg.MaxInFlightBytes, c.cfg.policy(), c.cfg.Order, func(delta int) { r.metrics.inFlight.Add(float64(delta)) })

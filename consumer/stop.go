@@ -31,6 +31,9 @@ func (r *run) untilStopped(ctx context.Context) error {
 	r.start(r.fetchLoop, fetched)
 	r.start(r.settleLoop, settled)
 	r.start(r.beatLoop, nil)
+	if c, ok := r.member.(canceller); ok {
+		r.loops.Go(func() { r.listenLoop(c) }) // the others can do without it
+	}
 	r.log.log.Info("consumer started", slog.Duration("lease", r.lease))
 
 	<-r.fetching.Done()

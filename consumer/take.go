@@ -47,7 +47,7 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	begun := false
 	for i := range l.Records {
 		m := &f.messages[i]
-		m.Record, m.Attempt, m.Replay, m.Terms, m.ctx.Context = l.Records[i], l.Deliveries, l.Replay, l.Terms, t.values
+		m.Record, m.Attempt, m.Replay, m.Terms, m.ctx.Context = l.Records[i], l.Deliveries, l.Replay || l.Records[i].Repeats(), l.Terms, t.values
 		if f.narrowed = l.Open != nil; f.narrowed {
 			m.Attempt = l.Open[i].Attempt
 		}
@@ -55,7 +55,9 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 		if late || alone && begun { // it is not begun, and was not in the deliveries that did not end
 			m.Attempt -= crashes
 		}
-		reason, exhausted := t.policy.of(m.Terms).exhausted(m.Attempt)
+		policy := t.policy.of(m.Terms)
+		m.MaxAttempts = policy.deliveries
+		reason, exhausted := policy.exhausted(m.Attempt)
 		switch {
 		case m.Err != nil:
 			m.fate, m.death = fateDead, &death{clip(m.Err.Error()), deadUndecodable}

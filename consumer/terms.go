@@ -7,6 +7,7 @@ import (
 
 // perform gives a message to the handler, for as long as its terms allow.
 func (r *run) perform(m *message) error {
+	m.notes = r.notes
 	t := m.Terms
 	if t == nil || t.Timeout <= 0 && t.Deadline.IsZero() {
 		return r.handler(&m.ctx, &m.Delivery)

@@ -12,7 +12,7 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// B1, B2: entries trimmed while they were pending are cleared in one round, counted as lost to retention, and never
+// B1, B2, B62: entries trimmed while they were pending are cleared in one round, counted as lost to retention, and never
 // reach a handler; the rest of the list does, and the consumer goes on.
 func TestTrimmedWhilePending(t *testing.T) {
 	t.Parallel()

@@ -46,9 +46,9 @@ type Client struct {
 	block  rueidis.Client // a connection for each read that waits, with small buffers
 	server Server
 
-	gate   gate
-	closed atomic.Bool
-	guards sync.Map // *Guard -> true, those with a connection
+	gate      gate
+	closed    atomic.Bool
+	dedicated sync.Map // whoever has a connection for itself -> true
 
 	numbersMu sync.Mutex
 	numbers   map[string]int // scope -> node number, proposed again to a server that lost it
@@ -102,6 +102,7 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 	opt.DisableRetry = true // repeats are ours to decide
 	opt.PipelineMultiplex = -1
 	opt.AlwaysPipelining = true
+	opt.ReadBufferEachConn, opt.WriteBufferEachConn = 64<<10, 64<<10 // half a mebibyte each is the default
 	opt.MaxFlushDelay = 20 * time.Microsecond
 	opt.ClusterOption.ShardsRefreshInterval = refresh
 	opt.Dialer.Timeout = c.opts.CallTimeout
@@ -130,8 +131,8 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 // Close ends the connections. A wait in Wait ends with its time.
 func (c *Client) Close() {
 	c.closed.Store(true)
-	c.guards.Range(func(g, _ any) bool {
-		g.(*Guard).Close()
+	c.dedicated.Range(func(by, _ any) bool {
+		by.(interface{ Close() }).Close()
 		return true
 	})
 	c.pipe.Close()
@@ -155,6 +156,28 @@ func (c *Client) Do(ctx context.Context, key string, cmd rueidis.Completed) (rue
 
 // DoMulti sends commands on keys of one slot in one write. The first failure is the error.
 func (c *Client) DoMulti(ctx context.Context, key string, cmds ...rueidis.Completed) ([]rueidis.RedisResult, error) {
+	results, names := c.doMulti(ctx, key, cmds)
+	for i, r := range results {
+		if err := r.Error(); err != nil && !isNil(err) {
+			return nil, c.wrap(names[i][0], names[i][1], err)
+		}
+	}
+	return results, nil
+}
+
+// DoEach is DoMulti for commands of which some may fail and others not: each has its result.
+func (c *Client) DoEach(ctx context.Context, key string, cmds ...rueidis.Completed) []Result {
+	results, names := c.doMulti(ctx, key, cmds)
+	each := make([]Result, len(results))
+	for i, r := range results {
+		m, err := r.ToMessage()
+		each[i] = Result{Message: m, Err: c.wrap(names[i][0], names[i][1], err)}
+	}
+	return each
+}
+
+// doMulti returns with each result the command and the key that an error names.
+func (c *Client) doMulti(ctx context.Context, key string, cmds []rueidis.Completed) ([]rueidis.RedisResult, [][2]string) {
 	names := make([][2]string, len(cmds)) // the library takes the commands back
 	for i, cmd := range cmds {
 		words := cmd.Commands()
@@ -165,13 +188,7 @@ func (c *Client) DoMulti(ctx context.Context, key string, cmds ...rueidis.Comple
 	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
-	results := c.pipe.DoMulti(ctx, cmds...)
-	for i, r := range results {
-		if err := r.Error(); err != nil && !isNil(err) {
-			return nil, c.wrap(names[i][0], names[i][1], err)
-		}
-	}
-	return results, nil
+	return c.pipe.DoMulti(ctx, cmds...), names
 }
 
 // Now is the server's clock, of the node that serves the key.

@@ -48,6 +48,7 @@ var (
 	ErrClusterDown   = &Class{Code: "CLUSTERDOWN", Reaction: BackOff, Advice: "the cluster does not serve this slot: wait for the failover, or check CLUSTER INFO"}
 	ErrMoved         = &Class{Code: "MOVED", Reaction: BackOff, Advice: "the slot lives on another node: connect with the cluster's addresses"}
 	ErrTryAgain      = &Class{Code: "TRYAGAIN", Reaction: BackOff, Advice: "the slot is being moved: try again"}
+	ErrCutShort      = &Class{Code: "Script" /* "ERR Script attempted to access a non local key": it has no code of its own */, Reaction: BackOff, Advice: "the slot is being moved, and the script ended halfway, at a key that it had emptied: try again", unknown: true}
 	ErrBusy          = &Class{Code: "BUSY", Reaction: BackOff, Advice: "the server is running a script that does not end: wait, or SCRIPT KILL"}
 	ErrCrowded       = &Class{Code: "max" /* "ERR max number of clients reached": it has no code of its own */, Reaction: BackOff, Advice: "the server has no connection left: raise maxclients, or close idle clients"}
 	ErrNoReplicas    = &Class{Code: "NOREPLICAS", Reaction: BackOff, Advice: "too few replicas follow for the server to take writes: start them, or lower min-replicas-to-write"}
@@ -65,6 +66,7 @@ var (
 	ErrTimeout       = &Class{Code: "TIMEOUT", Reaction: BackOff, Advice: "no reply within the call's time: check the server's load, and try again", unknown: true}
 	ErrCancelled     = &Class{Code: "CANCELLED", Reaction: Surface, Advice: "the caller stopped waiting: give it longer", unknown: true}
 	ErrClosed        = &Class{Code: "CLOSED", Reaction: Surface, Advice: "the client was closed: keep it open until its users have ended", unknown: true}
+	ErrPartly        = &Class{Code: "PARTLY", Reaction: Surface, Advice: "a part of what was sent is done: look at what is there before all of it is sent again", unknown: true}
 	ErrServer        = &Class{Code: "ERR", Reaction: Surface, Advice: "the server refused the command: its reply says why"}
 )
 
@@ -72,7 +74,7 @@ var byCode = func() map[string]*Class {
 	m := map[string]*Class{"ASK": ErrMoved}
 	for _, c := range []*Class{
 		ErrNoGroup, ErrUnblocked, ErrNoScript, ErrReadOnly, ErrLoading, ErrMasterDown, ErrClusterDown, ErrMoved,
-		ErrTryAgain, ErrBusy, ErrCrowded, ErrNoReplicas, ErrStoreFull, ErrMisconf, ErrPermission, ErrAuth, errWrongPass, ErrWrongType,
+		ErrTryAgain, ErrCutShort, ErrBusy, ErrCrowded, ErrNoReplicas, ErrStoreFull, ErrMisconf, ErrPermission, ErrAuth, errWrongPass, ErrWrongType,
 	} {
 		m[c.Code] = c
 	}

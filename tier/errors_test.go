@@ -223,6 +223,7 @@ func TestClassOfText(t *testing.T) {
 		{"MOVED 3999 127.0.0.1:6381", tier.ErrMoved},
 		{"ASK 3999 127.0.0.1:6381", tier.ErrMoved},
 		{"TRYAGAIN Multiple keys request during rehashing of slot", tier.ErrTryAgain},
+		{"Script attempted to access a non local key in a cluster node script: ba87, on @user_script:67.", tier.ErrCutShort},
 		{"NOAUTH Authentication required.", tier.ErrAuth},
 		{"WRONGPASS invalid username-password pair or user is disabled.", tier.ErrAuth},
 		{"BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", tier.ErrBusy},
@@ -241,7 +242,7 @@ func TestClassOfText(t *testing.T) {
 	for _, tt := range tests {
 		err := tier.Wrap("OP", "key", serverError(t, tt.text))
 		require.ErrorIs(t, err, tt.class, tt.text)
-		require.False(t, tier.OutcomeUnknown(err))
+		require.Equal(t, tt.class == tier.ErrCutShort, tier.OutcomeUnknown(err), "halfway, and what it wrote stays")
 		require.Equal(t, err, tier.Wrap("again", "other", err), "wrapped once")
 	}
 }

@@ -60,7 +60,7 @@ func (g *Guard) Do(ctx context.Context, value string, cmd rueidis.Completed) (m 
 func (g *Guard) open(ctx context.Context, value string) (bool, error) {
 	if g.conn == nil {
 		g.conn, _ = g.client.block.Dedicate()
-		g.client.guards.Store(g, true)
+		g.client.dedicated.Store(g, true)
 	}
 	b := g.conn.B()
 	r := g.conn.DoMulti(ctx, b.Watch().Key(g.key).Build(), b.Hget().Key(g.key).Field(g.field).Build(), b.Multi().Build())
@@ -111,6 +111,6 @@ func (g *Guard) drop() {
 	if g.conn != nil {
 		g.conn.Close()
 		g.conn = nil
-		g.client.guards.Delete(g)
+		g.client.dedicated.Delete(g)
 	}
 }

@@ -16,24 +16,44 @@ const VersionKey = "{emq}:version"
 // NodesKey is the node registry of a deployment.
 const NodesKey = "{emq}:nodes"
 
+// TopologiesKey is the hash of what topologies have declared on a deployment.
+const TopologiesKey = "{emq}:topologies"
+
 // ScopeKey is the hash of what all clients of a scope must agree on.
 func ScopeKey(scope string) string { return "emq:{" + scope + "}:scope" }
 
 // ScopePattern matches all keys of a scope, for SCAN.
 func ScopePattern(scope string) string { return "emq:{" + scope + "}:*" }
 
+// AtRestKey never exists. A script that has it among its keys is not begun by a server of a cluster while the scope's slot
+// is on its way to another: see Script.
+func AtRestKey(scope string) string { return "emq:{" + scope + "}:at-rest" }
+
 // LogKey is the stream itself.
-func (a Address) LogKey() string { return "emq:{" + a.Scope + "}:stream:" + a.Stream }
+func (a Address) LogKey() string {
+	if a.Key != "" {
+		return a.Key
+	}
+	return a.base()
+}
+
+// base begins the keys of what belongs to the stream.
+func (a Address) base() string { return "emq:{" + a.Scope + "}:stream:" + a.Stream }
 
 // ProducerKey holds a producer's last number and receipts.
-func (a Address) ProducerKey(producer string) string { return a.LogKey() + ":pid:" + producer }
+func (a Address) ProducerKey(producer string) string { return a.base() + ":pid:" + producer }
 
 // SeenKey marks a key of AppendOnce, any text, for its window: the first 16 bytes of its SHA-256, in hexadecimal.
-func (a Address) SeenKey(key string) string { return a.LogKey() + ":seen:" + hash(key) }
+func (a Address) SeenKey(key string) string { return a.base() + ":seen:" + hash(key) }
 
 // DoneKey is the record of an effect, by any text that is its message's own, hashed like that of SeenKey.
 func (a Address) DoneKey(records, id string) string {
-	return a.LogKey() + ":done:" + records + ":" + hash(id)
+	return a.base() + ":done:" + records + ":" + hash(id)
+}
+
+// NotedKey marks a key of a Seen for its window, hashed like that of SeenKey.
+func NotedKey(scope, name, key string) string {
+	return "emq:{" + scope + "}:noted:" + name + ":" + hash(key)
 }
 
 func hash(text string) string {
@@ -43,16 +63,16 @@ func hash(text string) string {
 
 // IndexKey is the index of a key of a keyed stream: the addresses of its messages by their versions. The key is that of a
 // message, any bytes, 1 to 1024 of them.
-func (a Address) IndexKey(key string) string { return a.LogKey() + ":key:" + key }
+func (a Address) IndexKey(key string) string { return a.base() + ":key:" + key }
 
 // SnapshotKey is the state that was folded from a key of a keyed stream, which may be lost.
-func (a Address) SnapshotKey(key string) string { return a.LogKey() + ":snap:" + key }
+func (a Address) SnapshotKey(key string) string { return a.base() + ":snap:" + key }
 
 // FoldKey is the snapshot of a state that processes fold from the whole stream in their memory, which may be lost.
-func (a Address) FoldKey(projection string) string { return a.LogKey() + ":fold:" + projection }
+func (a Address) FoldKey(projection string) string { return a.base() + ":fold:" + projection }
 
 // GroupKey is a group's own hash.
-func (a Address) GroupKey(group string) string { return a.LogKey() + ":g:" + group }
+func (a Address) GroupKey(group string) string { return a.base() + ":g:" + group }
 
 // OwnersKey is the hash of a group's consumers: their numbers and beats.
 func (a Address) OwnersKey(group string) string { return a.GroupKey(group) + ":owners" }
@@ -64,17 +84,17 @@ func (a Address) RetryKey(group string) string { return a.GroupKey(group) + ":re
 func (a Address) OpenKey(group string) string { return a.GroupKey(group) + ":open" }
 
 // DeadKey is the stream of a group's dead letters.
-func (a Address) DeadKey(group string) string { return a.LogKey() + ":dead:" + group }
+func (a Address) DeadKey(group string) string { return a.base() + ":dead:" + group }
 
 // CursorsKey is the hash of all cursors of the stream: who owns each, and how far it is. What a cursor has parked lies at
 // RetryKey and OpenKey of its name, what it has given up at DeadKey.
-func (a Address) CursorsKey() string { return a.LogKey() + ":cursors" }
+func (a Address) CursorsKey() string { return a.base() + ":cursors" }
 
 // StateKey holds what outputs wrote under the name: a hash, a sorted set or a set.
 func StateKey(scope, name string) string { return "emq:{" + scope + "}:state:" + name }
 
 // MembersKey is the sorted set of who takes part in owning partitions by cursors of a name, in partition 0: their beats.
-func (a Address) MembersKey(cursor string) string { return a.LogKey() + ":members:" + cursor }
+func (a Address) MembersKey(cursor string) string { return a.base() + ":members:" + cursor }
 
 // ProjectionsKey holds which version of each projection is live.
 func ProjectionsKey(scope string) string { return "emq:{" + scope + "}:projections" }
@@ -108,11 +128,17 @@ func (q Queue) LimitedKey() string { return q.key("held") }
 // BucketsKey is the hash of what rates allow: how many tokens there were, and when.
 func (q Queue) BucketsKey() string { return q.key("buckets") }
 
+// ActiveKey is the hash of how many jobs are active, by lanes, where the queue has a ceiling.
+func (q Queue) ActiveKey() string { return q.key("active") }
+
 // JobsKey is the hash of all jobs that are not done: where each is.
 func (q Queue) JobsKey() string { return q.key("ids") }
 
 // BodiesKey is the hash of what jobs hold that are in no lane.
 func (q Queue) BodiesKey() string { return q.key("body") }
+
+// NotesKey is the hash of what was noted of jobs that are not done: how far each is, and its log.
+func (q Queue) NotesKey() string { return q.key("notes") }
 
 // UniqueKey is the hash of unique keys: which job has each.
 func (q Queue) UniqueKey() string { return q.key("unique") }
@@ -150,14 +176,33 @@ func (q Queue) OccurrencesKey() string { return q.key("cron:next") }
 // CancelledKey is the hash of active jobs that are cancelled, until their workers have given them up.
 func (q Queue) CancelledKey() string { return q.key("cancelled") }
 
+// CancelChannel is the sharded channel on which workers learn at once that jobs of theirs are cancelled.
+func (q Queue) CancelChannel() string { return q.key("cancel") }
+
 // ResultKey is what a job came to, for as long as it is kept.
 func (q Queue) ResultKey(job string) string { return q.key("result:" + job) }
+
+// Events is the stream, of the queue's scope, of what becomes of its jobs.
+func (q Queue) Events() Address { return Address{Scope: string(q), Stream: "jobs.events"} }
 
 // SweeperKey is the hash of who trims the streams of a scope.
 func SweeperKey(scope string) string { return "emq:{" + scope + "}:sweeper" }
 
 // RetentionKey is the hash of what policies took from the stream, and of what the archive has.
-func (a Address) RetentionKey() string { return a.LogKey() + ":retention" }
+func (a Address) RetentionKey() string { return a.base() + ":retention" }
+
+// ArchivedKey is the string up to which id the archive has the stream: the mark of RetentionKey, where other programs look for it.
+func (a Address) ArchivedKey() string { return a.LogKey() + ":archived" }
+
+// RestoreKey is the log of what is being restored, until it is in the stream's.
+func (a Address) RestoreKey() string { return a.base() + ":restore" }
+
+// scopeOf is the scope that one of our keys belongs to.
+func scopeOf(key string) (scope string, ours bool) {
+	rest, ours := strings.CutPrefix(key, "emq:{")
+	scope, _, closed := strings.Cut(rest, "}")
+	return scope, ours && closed
+}
 
 // Slot is the cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384. Source: the
 // cluster specification of Valkey and Redis.
@@ -207,6 +252,9 @@ const (
 // that kind.
 func StreamField(stream string) string { return "stream:" + stream }
 
+// TopField holds the last id of a stream that was ahead of the clock when it was given.
+func TopField(stream string) string { return "top:" + stream }
+
 // RetentionField holds what of a stream may go, in words.
 func RetentionField(stream string) string { return "retention:" + stream }
 
@@ -238,6 +286,9 @@ const (
 // RateField holds how many jobs of a queue may begin in a time, in the hash at QueueKey: "jobs ms".
 const RateField = "rate"
 
+// EventsField holds how many entries the events of a queue keep, in the hash at QueueKey; without it there are none.
+const EventsField = "events"
+
 // CursorField holds one of the values of a cursor in the hash at CursorsKey.
 func CursorField(cursor, value string) string { return cursor + ":" + value }
 
@@ -247,6 +298,8 @@ const (
 	TrimmedField = "trimmed"
 	// MarkField holds the id up to which the archive has every entry; without it there is no archive.
 	MarkField = "mark"
+	// LostField holds the id below which entries are gone that the archive does not have, if there is one; those that it has, it has.
+	LostField = "lost"
 )
 
 // DroppedField holds how many entries a hard cap took from a group or a cursor that it had not settled; of none: that the

@@ -21,9 +21,11 @@ import (
 func addressKeys(a tier.Address) map[string]string {
 	return map[string]string{
 		"ScopeKey":       tier.ScopeKey(a.Scope),
+		"AtRestKey":      tier.AtRestKey(a.Scope),
 		"LogKey":         a.LogKey(),
 		"ProducerKey":    a.ProducerKey("p"),
 		"SeenKey":        a.SeenKey("k"),
+		"NotedKey":       tier.NotedKey(a.Scope, a.Stream, "k"),
 		"IndexKey":       a.IndexKey("k"),
 		"SnapshotKey":    a.SnapshotKey("k"),
 		"FoldKey":        a.FoldKey("p.1"),
@@ -39,6 +41,8 @@ func addressKeys(a tier.Address) map[string]string {
 		"MembersKey":     a.MembersKey("g"),
 		"SweeperKey":     tier.SweeperKey(a.Scope),
 		"RetentionKey":   a.RetentionKey(),
+		"ArchivedKey":    a.ArchivedKey(),
+		"RestoreKey":     a.RestoreKey(),
 	}
 }
 
@@ -52,8 +56,10 @@ func queueKeys(q tier.Queue) map[string]string {
 		"LeasedKey":      q.LeasedKey(),
 		"LimitedKey":     q.LimitedKey(),
 		"BucketsKey":     q.BucketsKey(),
+		"ActiveKey":      q.ActiveKey(),
 		"JobsKey":        q.JobsKey(),
 		"BodiesKey":      q.BodiesKey(),
+		"NotesKey":       q.NotesKey(),
 		"UniqueKey":      q.UniqueKey(),
 		"CancelledKey":   q.CancelledKey(),
 		"JobsDueKey":     q.JobsDueKey(),
@@ -114,8 +120,8 @@ func TestKeys(t *testing.T) {
 	maps.Copy(keys, queueKeys("shop"))
 	for _, name := range builders(t) {
 		switch name {
-		case "VersionKey", "NodesKey":
-			requireOneTag(t, map[string]string{"VersionKey": tier.VersionKey, "NodesKey": tier.NodesKey}[name], "emq")
+		case "VersionKey", "NodesKey", "TopologiesKey":
+			requireOneTag(t, map[string]string{"VersionKey": tier.VersionKey, "NodesKey": tier.NodesKey, "TopologiesKey": tier.TopologiesKey}[name], "emq")
 		default:
 			require.Contains(t, keys, name, "a builder without a test")
 			requireOneTag(t, keys[name], "shop")
@@ -126,7 +132,7 @@ func TestKeys(t *testing.T) {
 	seen := map[string]string{}
 	for _, a := range []tier.Address{a, odd, {Scope: "shop", Stream: "scope"}, {Scope: "stream", Stream: "shop"}} {
 		for name, key := range addressKeys(a) {
-			if name == "ScopeKey" || name == "StateKey" || name == "ProjectionsKey" || name == "SweeperKey" { // of the scope
+			if name == "ScopeKey" || name == "AtRestKey" || name == "StateKey" || name == "ProjectionsKey" || name == "SweeperKey" { // of the scope
 				continue
 			}
 			require.NotContains(t, seen, key)
@@ -156,14 +162,16 @@ func TestKeysAreDocumented(t *testing.T) {
 	}
 	a := tier.Address{Scope: "{s}", Stream: "<n>"}
 	want := map[string]string{
-		"VersionKey": tier.VersionKey, "NodesKey": tier.NodesKey, "ScopeKey": tier.ScopeKey("s"),
+		"VersionKey": tier.VersionKey, "NodesKey": tier.NodesKey, "TopologiesKey": tier.TopologiesKey, "ScopeKey": tier.ScopeKey("s"),
 		"LogKey": "emq:" + a.Scope + ":stream:" + a.Stream,
 	}
+	want["AtRestKey"] = tier.AtRestKey("s")
 	want["StateKey"] = tier.StateKey("s", "<name>")
 	want["ProjectionsKey"] = tier.ProjectionsKey("s")
 	want["SweeperKey"] = tier.SweeperKey("s")
 	want["ProducerKey"] = want["LogKey"] + ":pid:<producer>"
 	want["SeenKey"] = want["LogKey"] + ":seen:<hash>"
+	want["NotedKey"] = "emq:{s}:noted:<n>:<hash>"
 	want["DoneKey"] = want["LogKey"] + ":done:<group>:<hash>"
 	want["IndexKey"] = want["LogKey"] + ":key:<key>"
 	want["SnapshotKey"] = want["LogKey"] + ":snap:<key>"
@@ -175,6 +183,8 @@ func TestKeysAreDocumented(t *testing.T) {
 	want["CursorsKey"] = want["LogKey"] + ":cursors"
 	want["DeadKey"] = want["LogKey"] + ":dead:<group>"
 	want["RetentionKey"] = want["LogKey"] + ":retention"
+	want["ArchivedKey"] = want["LogKey"] + ":archived"
+	want["RestoreKey"] = want["LogKey"] + ":restore"
 	want["MembersKey"] = want["LogKey"] + ":members:<group>"
 	for name, key := range queueKeys("s") {
 		want[name] = key

@@ -25,7 +25,7 @@ type Terms struct {
 	Backoff     time.Duration // the longest pause after the first failure, which doubles
 	MaxBackoff  time.Duration // up to this
 	Timeout     time.Duration // of one attempt
-	Deadline    time.Time     // from when on the work is of no use
+	Deadline    time.Time     // from when on the work is of no use, by the server's clock; of what was leased, when that is by this process's
 	Keep        time.Duration // what it came to
 	Tags        []string
 }

@@ -70,10 +70,40 @@ func character(s string) string {
 type Address struct {
 	Scope  string
 	Stream string
+	// Key is that of a log which another program made; empty: LogKey is born here. Scope and Stream are then where what we
+	// keep about it stands.
+	Key string
 }
 
-// ParseAddress reads "scope/stream", and "scope/stream@3", which is the stream in partition 3 of a scope: "scope.3/stream".
+// keyPrefix begins the address of a log by its key. No scope has a colon.
+const keyPrefix = "key:"
+
+// KeyAddress is the address of a log of another program, by its key, which is any text but the empty one. Readers and groups work
+// on it, nothing else.
+func KeyAddress(key string) string { return keyPrefix + key }
+
+// addressOfKey finds a scope on the slot of a key, for one script has to reach both.
+func addressOfKey(key string) (Address, error) {
+	if key == "" {
+		return Address{}, nameError("address", keyPrefix, "a key has one byte at least")
+	}
+	a := Address{Key: key, Stream: key}
+	if CheckName("stream", key) != nil {
+		a.Stream = hash(key)
+	}
+	for slot, n := Slot(key), 0; ; n++ {
+		if a.Scope = "key." + strconv.Itoa(n); Slot(a.Scope) == slot { // which is the hash tag
+			return a, nil
+		}
+	}
+}
+
+// ParseAddress reads "scope/stream", and "scope/stream@3", which is the stream in partition 3 of a scope: "scope.3/stream"; and
+// what KeyAddress makes.
 func ParseAddress(s string) (Address, error) {
+	if key, ok := strings.CutPrefix(s, keyPrefix); ok {
+		return addressOfKey(key)
+	}
 	scope, stream, ok := strings.Cut(s, "/")
 	if !ok {
 		return Address{}, nameError("address", s, `an address is "scope/stream"`)
@@ -95,4 +125,9 @@ func ParseAddress(s string) (Address, error) {
 	return Address{Scope: scope, Stream: stream}, nil
 }
 
-func (a Address) String() string { return a.Scope + "/" + a.Stream }
+func (a Address) String() string {
+	if a.Key != "" {
+		return KeyAddress(a.Key)
+	}
+	return a.Scope + "/" + a.Stream
+}

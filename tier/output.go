@@ -91,7 +91,7 @@ func (o *Output) Key(scope string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if addr.Scope != scope {
+	if addr.Scope != scope || addr.Key != "" {
 		return "", fmt.Errorf("tier: %s is not in scope %s, and no script can write to both in one step: append to an outbox, a stream of %s, and run a forwarder from there", addr, scope, scope)
 	}
 	return addr.LogKey(), nil

@@ -19,13 +19,19 @@ var (
 	timeScript = NewScript("time", timeSource)
 )
 
-// Script is one transition, run whole on the server.
+// Script is one transition, run whole on the server. While a slot of a cluster moves, a server begins a script only if all its
+// keys are there, and ends it halfway where it touches one that it has emptied. A script that does so has AtRestLine in its
+// header: to its keys, on a cluster, AtRestKey is added behind the others, so that it is begun only where the slot stays.
 type Script struct {
 	Name   string
 	Source string
 	sha    string
 	types  map[int]string // of the keys, by their index from 1, as the header says
+	atRest bool
 }
+
+// AtRestLine marks a script that touches keys again that it may have emptied.
+const AtRestLine = "-- At rest only: keys are touched again that it may have emptied."
 
 // NewScript names a transition's source. It panics if the source does not open with "#!lua", which is what makes a
 // server refuse keys of other slots, and writes when it is full.
@@ -34,7 +40,10 @@ func NewScript(name, source string) *Script {
 		panic("tier: script " + name + " does not start with #!lua")
 	}
 	sum := sha1.Sum([]byte(source))
-	return &Script{Name: name, Source: source, sha: hex.EncodeToString(sum[:]), types: keyTypes(source)}
+	return &Script{
+		Name: name, Source: source, sha: hex.EncodeToString(sum[:]), types: keyTypes(source),
+		atRest: strings.Contains(source, "\n"+AtRestLine+"\n"),
+	}
 }
 
 // keyTypes reads the types out of header lines such as "-- KEYS[1] log  STREAM".
@@ -143,11 +152,26 @@ func (c *Client) nameWrongKey(ctx context.Context, call Call, err error) {
 
 // evalsha runs a call by its script's digest, eval by its source, which a server that does not know it keeps.
 func (c *Client) evalsha(call Call) rueidis.Completed {
-	return c.pipe.B().Evalsha().Sha1(call.Script.sha).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
+	keys := c.keys(call)
+	return c.pipe.B().Evalsha().Sha1(call.Script.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(call.Args...).Build()
 }
 
 func (c *Client) eval(call Call) rueidis.Completed {
-	return c.pipe.B().Eval().Script(call.Script.Source).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
+	keys := c.keys(call)
+	return c.pipe.B().Eval().Script(call.Script.Source).Numkeys(int64(len(keys))).Key(keys...).Arg(call.Args...).Build()
+}
+
+// keys are those of the call, and where it is to run at rest only, one that never exists.
+func (c *Client) keys(call Call) []string {
+	if !call.Script.atRest || !c.server.Cluster {
+		return call.Keys
+	}
+	for _, key := range slices.Backward(call.Keys) { // the first may be a log of another program
+		if scope, ours := scopeOf(key); ours {
+			return append(slices.Clip(call.Keys), AtRestKey(scope))
+		}
+	}
+	panic("tier: script " + call.Script.Name + " has no key of a scope")
 }
 
 func (c *Client) result(call Call, r rueidis.RedisResult) Result {

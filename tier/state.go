@@ -34,6 +34,17 @@ func (c *Client) StateFields(ctx context.Context, scope, state string, fields ..
 	return values, nil
 }
 
+// StateAll reads all fields of a state that is a hash; the reply is as large as the state.
+func (c *Client) StateAll(ctx context.Context, scope, state string) (map[string]string, error) {
+	key := StateKey(scope, state)
+	m, err := c.Do(ctx, key, c.B().Hgetall().Key(key).Build())
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.AsStrMap()
+	return all, Wrap("HGETALL", key, err)
+}
+
 // DeleteStates deletes states of a scope, and returns how many there were.
 func (c *Client) DeleteStates(ctx context.Context, scope string, states ...string) (int64, error) {
 	keys := make([]string, len(states))

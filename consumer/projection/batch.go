@@ -21,8 +21,11 @@ type sink interface {
 	forget()
 }
 
-// writes are the outputs of a commit, before those that folds emit and after them.
-type writes struct{ before, after []tier.Output }
+// writes are the outputs of a commit, before those that folds emit and after them, and the messages that are given up.
+type writes struct {
+	before, after []tier.Output
+	dead          []MessageError
+}
 
 // batch is what is folded and committed at once: whole entries.
 type batch struct {
@@ -85,7 +88,7 @@ func batchOf(b *batch, entries []entry) {
 		b.through, b.late = e.Entry, e.late
 		for k := range e.Records {
 			if _, given := e.reason[k]; !given {
-				b.deliveries = append(b.deliveries, consumer.Delivery{Record: e.Records[k], Attempt: e.attempt(k), Replay: e.Replay})
+				b.deliveries = append(b.deliveries, consumer.Delivery{Record: e.Records[k], Attempt: e.attempt(k), Replay: e.Replay || e.Records[k].Repeats()})
 				b.from = append(b.from, place{i, k})
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -40,8 +41,18 @@ type MemoryConfig[S any] struct {
 	SnapshotEvery time.Duration
 	// Upcasts turn old messages into newer ones before they are folded.
 	Upcasts codec.Upcasts
+	// History has what the log has no more, with the same Upcasts: a retention.Reader. Nil: the state is made of what the log has.
+	History History
 	// Logger receives what happens. Nil discards.
 	Logger *slog.Logger
+}
+
+// History is a stream that is read beyond its log.
+type History interface {
+	// Tail yields the messages from an address on, as stream.Reader.Tail does.
+	Tail(ctx context.Context, from codec.EntryID) iter.Seq2[codec.Record, error]
+	// Newest is the address of the newest message; zero: there is none.
+	Newest(ctx context.Context) (codec.EntryID, error)
 }
 
 func (c *MemoryConfig[S]) setDefaults() {
@@ -159,13 +170,8 @@ func (m *Memory[S]) Run(ctx context.Context) error {
 // begin finds where to begin, and waits for a server that is not to be had just now.
 func (m *Memory[S]) begin(ctx context.Context) (from stream.Snapshot, err error) {
 	for try := 1; ctx.Err() == nil; try++ {
-		var newest []codec.Record
-		newest, err = m.reader.Last(ctx, 1)
-		if errors.Is(err, stream.ErrNoStream) {
+		if m.live, err = m.newest(ctx); errors.Is(err, stream.ErrNoStream) {
 			err = nil
-		}
-		if len(newest) > 0 {
-			m.live = newest[0].Addr
 		}
 		if err == nil {
 			from, err = m.load(ctx)
@@ -183,6 +189,17 @@ func (m *Memory[S]) begin(ctx context.Context) (from stream.Snapshot, err error)
 	return from, nil
 }
 
+func (m *Memory[S]) newest(ctx context.Context) (at codec.EntryID, err error) {
+	if m.cfg.History != nil {
+		return m.cfg.History.Newest(ctx)
+	}
+	newest, err := m.reader.Last(ctx, 1)
+	if len(newest) > 0 {
+		at = newest[0].Addr
+	}
+	return at, err
+}
+
 // caughtUp is told how far the state is.
 func (m *Memory[S]) caughtUp(at codec.EntryID) {
 	select {
@@ -196,7 +213,7 @@ func (m *Memory[S]) caughtUp(at codec.EntryID) {
 
 // follow folds what comes after a snapshot.
 func (m *Memory[S]) follow(ctx context.Context, from stream.Snapshot) error {
-	for r, err := range m.reader.Resume(ctx, from) {
+	for r, err := range m.after(ctx, from) {
 		if errors.Is(err, stream.ErrTrimmed) {
 			return &GapError{Name: m.cfg.Name, Stream: m.cfg.Address, At: m.at.At, Err: err}
 		}
@@ -211,6 +228,33 @@ func (m *Memory[S]) follow(ctx context.Context, from stream.Snapshot) error {
 	return nil
 }
 
+// after yields what comes after a snapshot: when the log lacks some of it, from the archive.
+func (m *Memory[S]) after(ctx context.Context, from stream.Snapshot) iter.Seq2[codec.Record, error] {
+	if m.cfg.History == nil {
+		return m.reader.Resume(ctx, from)
+	}
+	return func(yield func(codec.Record, error) bool) {
+		next := codec.EntryID{}
+		if !from.At.IsZero() {
+			next = from.At.Next()
+			for r, err := range m.reader.Resume(ctx, from) {
+				if trimmed, ok := errors.AsType[*stream.TrimmedError](err); ok && !trimmed.Lost {
+					break
+				}
+				if !yield(r, err) || err != nil {
+					return
+				}
+				next = r.Addr.Next()
+			}
+		}
+		for r, err := range m.cfg.History.Tail(ctx, next) {
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
 func (m *Memory[S]) foldOne(r *codec.Record) (err error) {
 	if r.Err != nil {
 		m.log.Error("message passed over, it cannot be read", slog.String("entry", r.Position.String()), slog.Any("err", r.Err))
@@ -220,7 +264,7 @@ func (m *Memory[S]) foldOne(r *codec.Record) (err error) {
 	defer func() { m.spoil = err != nil }()
 	defer caught(&err)
 	if r.Err == nil {
-		d := consumer.Delivery{Record: *r, Attempt: 1, Replay: r.Addr.Compare(m.live) <= 0}
+		d := consumer.Delivery{Record: *r, Attempt: 1, Replay: r.Addr.Compare(m.live) <= 0 || r.Repeats()}
 		state, err := m.cfg.Fold(m.state, &d)
 		if err != nil {
 			return err

@@ -49,6 +49,8 @@ type Config struct {
 	Backoff time.Duration
 	// Upcasts turn old messages into newer ones before they are folded.
 	Upcasts codec.Upcasts
+	// Past has what the log has no more, see stream.CursorConfig. Nil: a version is made of what the log has.
+	Past stream.Past
 	// Logger receives what happens. Nil discards.
 	Logger *slog.Logger
 }
@@ -102,6 +104,8 @@ type Projection struct {
 	sink   sink
 	ran    atomic.Bool
 	ready  chan struct{}
+
+	unnamed bool // a process, which no view looks for
 }
 
 func newProjection(client *tier.Client, cfg Config, s sink) (*Projection, error) {
@@ -110,7 +114,7 @@ func newProjection(client *tier.Client, cfg Config, s sink) (*Projection, error)
 		return nil, err
 	}
 	cursor, err := stream.NewCursor(client, stream.CursorConfig{
-		Address: cfg.Address, Name: Versioned(cfg.Name, cfg.Version), Start: stream.Head(), Lease: cfg.Lease,
+		Address: cfg.Address, Name: Versioned(cfg.Name, cfg.Version), Start: stream.Head(), Lease: cfg.Lease, Past: cfg.Past,
 	})
 	if err != nil {
 		return nil, err
@@ -167,6 +171,9 @@ func (p *Projection) join(ctx context.Context) (*stream.Owner, error) {
 	for try := 1; ; try++ {
 		owner, err := p.cursor.Join(ctx, prefix)
 		if err == nil {
+			if p.unnamed {
+				return owner, nil
+			}
 			var live tier.LiveVersion
 			if live, err = p.client.ClaimProjection(ctx, a.Scope, p.cfg.Name, mine); err == nil && live.Stream != a.Stream {
 				err = &NameTakenError{Name: p.cfg.Name, Stream: tier.Address{Scope: a.Scope, Stream: live.Stream}.String()}

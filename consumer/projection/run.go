@@ -202,6 +202,9 @@ func (r *run) fold(ctx context.Context) (err error) {
 	batchOf(&r.batch, r.entries[:n])
 	r.writes, err = r.sink.fold(r.calls, &r.batch)
 	if err == nil {
+		for _, dead := range r.writes.dead {
+			r.giveUp(r.batch.from[dead.Index], dead.Err)
+		}
 		r.ending = commitmentOf(r.entries[:n], &r.batch, r.writes)
 		return nil
 	}

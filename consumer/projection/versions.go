@@ -174,14 +174,32 @@ func NewView[S any](client *tier.Client, scope, name string, c codec.Codec[S]) (
 //
 // Errors: ErrNoProjection.
 func (v *View[S]) Get(ctx context.Context, key string) (state S, ok bool, err error) {
+	states, err := v.GetAll(ctx, key)
+	state, ok = states[key]
+	return state, ok, err
+}
+
+// GetAll reads the states of keys at one moment; those that have none are not among them.
+//
+// Errors: ErrNoProjection.
+func (v *View[S]) GetAll(ctx context.Context, keys ...string) (map[string]S, error) {
 	live, err := Live(ctx, v.client, v.scope, v.name)
-	if err != nil || key == schemaField {
-		return state, false, err
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == schemaField })
+	if err != nil || len(keys) == 0 {
+		return nil, err
 	}
-	fields, err := v.client.StateFields(ctx, v.scope, Versioned(v.name, live.Version), key)
-	if err != nil || !fields[0].OK {
-		return state, false, err
+	fields, err := v.client.StateFields(ctx, v.scope, Versioned(v.name, live.Version), keys...)
+	if err != nil {
+		return nil, err
 	}
-	state, err = decode(v.codec, fields[0].Value)
-	return state, err == nil, err
+	states := map[string]S{}
+	for i, key := range keys {
+		if !fields[i].OK {
+			continue
+		}
+		if states[key], err = decode(v.codec, fields[i].Value); err != nil {
+			return nil, fmt.Errorf("state %s, key %.64q: %w", Versioned(v.name, live.Version), key, err)
+		}
+	}
+	return states, nil
 }

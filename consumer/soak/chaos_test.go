@@ -50,7 +50,7 @@ type chaos struct {
 // their leases. Each message has its effects exactly once, those of one key in order, and the dead letters hold those
 // that nobody can handle, and nothing else.
 func TestChaos(t *testing.T) {
-	n := setting(t, chaosEnv, 1000, strconv.Atoi)
+	n := setting(t, chaosEnv, 500, strconv.Atoi)
 	var modes []*chaos
 	for _, order := range []consumer.Order{consumer.None, consumer.ByKey, consumer.Strict} {
 		for _, pack := range []int{1, 20} {

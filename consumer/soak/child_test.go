@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if place := os.Getenv(chaosChildEnv); place != "" {
 		os.Exit(childMain(place, consumeInChaos))
 	}
+	if place := os.Getenv(jobsChildEnv); place != "" {
+		os.Exit(childMain(place, workInDrill))
+	}
 	tiertest.Main(m)
 }
 

@@ -16,7 +16,7 @@ import (
 // TestEachFault lets each fault happen once, one after another, while two writers and a group of three are at work. They go
 // on by themselves; what was acknowledged and still exists was handled; ids are unique and in order.
 func TestEachFault(t *testing.T) {
-	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+	for _, kind := range kinds(tiertest.Valkey) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			s := tiertest.Private(t, kind, "--appendonly", "yes")
@@ -35,7 +35,7 @@ func TestEachFault(t *testing.T) {
 
 // TestEachFaultOfACluster is the same on three masters with a replica each.
 func TestEachFaultOfACluster(t *testing.T) {
-	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+	for _, kind := range kinds(tiertest.Redis) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			cl := tiertest.NewCluster(t, kind)
@@ -56,6 +56,14 @@ const (
 	soakEnv = "SOAK"
 	seedEnv = "SOAK_SEED"
 )
+
+// kinds are those of the faults one by one: one of them, or both where SOAK is set.
+func kinds(one tiertest.Kind) []tiertest.Kind {
+	if os.Getenv(soakEnv) == "" {
+		return []tiertest.Kind{one}
+	}
+	return []tiertest.Kind{tiertest.Valkey, tiertest.Redis}
+}
 
 // TestSoak lets faults happen at random: on one server, and on a cluster.
 func TestSoak(t *testing.T) {

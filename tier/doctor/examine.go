@@ -33,8 +33,8 @@ func Examine(ctx context.Context, client *tier.Client, o Options) (Report, error
 			return Report{}, err
 		}
 	}
-	if o.As.Role != "" && !slices.Contains(Roles(), o.As.Role) {
-		return Report{}, fmt.Errorf("doctor: no role is called %q: there are %s", o.As.Role, strings.Join(Roles(), ", "))
+	if all := append(Roles(), QueueRoles()...); o.As.Role != "" && !slices.Contains(all, o.As.Role) {
+		return Report{}, fmt.Errorf("doctor: no role is called %q: there are %s", o.As.Role, strings.Join(all, ", "))
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -7,7 +7,7 @@ import (
 
 // Commands are those that a role needs, as ACL SETUSER has them, sorted.
 func Commands(role string) (rules []string) {
-	for _, n := range roles[role] {
+	for _, n := range needsOf(role) {
 		rules = append(rules, "+"+strings.ToLower(strings.ReplaceAll(n.command, " ", "|")))
 	}
 	slices.Sort(rules)

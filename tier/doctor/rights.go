@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -60,7 +61,7 @@ var roles = map[string][]need{
 	),
 	"reader": append(
 		runs("log"),
-		on("version", "GET"), on("scope", "HMGET", "f"), on("scope", "HGET", "f"), on("log", "XRANGE", "-", "+"),
+		on("version", "GET"), on("retention", "HMGET", "f"), on("scope", "HMGET", "f"), on("scope", "HGET", "f"), on("log", "XRANGE", "-", "+"),
 		on("log", "XREVRANGE", "+", "-"), sub("log", "XINFO", "STREAM"), on("log", "EXISTS"),
 		need{"XREAD", func(k string) []string { return []string{"XREAD", "STREAMS", k, "0"} }, "log"},
 	),
@@ -81,7 +82,7 @@ var roles = map[string][]need{
 		runs("scope", "log", "cursors", "retry", "open", "dead"), clock,
 		on("version", "GET"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("log", "EXISTS"), on("group", "HEXISTS", "f"),
 		need{"XREAD", func(k string) []string { return []string{"XREAD", "STREAMS", k, "0"} }, "log"},
-		sub("log", "XINFO", "STREAM"), on("log", "XRANGE", "-", "+"), on("cursors", "HMGET", "f"), on("cursors", "HSET", "f", "v"), on("cursors", "HDEL", "f"),
+		sub("log", "XINFO", "STREAM"), on("log", "XRANGE", "-", "+"), on("cursors", "HMGET", "f"), on("cursors", "HSET", "f", "v"), on("cursors", "HDEL", "f"), on("retention", "HMGET", "f"),
 		on("retry", "ZADD", "0", "m"), on("retry", "ZREM", "m"), on("retry", "ZRANGEBYSCORE", "0", "0"), on("retry", "ZSCAN", "0"), on("retry", "DEL"),
 		on("open", "HGET", "f"), on("open", "HMGET", "f"), on("open", "HSET", "f", "v"), on("open", "HDEL", "f"), on("open", "DEL"), on("dead", "XADD", "*", "f", "v"), on("dead", "TYPE"),
 	),
@@ -96,20 +97,21 @@ var roles = map[string][]need{
 		on("group", "HSET", "f", "v"), on("group", "HSETNX", "f", "v"), on("group", "HDEL", "f"), on("group", "DEL"), on("group", "PEXPIRE", "1"), on("group", "HSCAN", "0"),
 		on("group", "UNLINK"), on("owners", "HGETALL"), on("owners", "HMGET", "f"), on("owners", "DEL"), on("owners", "UNLINK"), on("retry", "ZCARD"), on("retry", "ZADD", "0", "m"), on("retry", "ZSCORE", "m"), on("dead", "XDEL", "0-1"), on("open", "HSET", "f", "v"),
 		on("retry", "ZRANGE", "0", "0"), on("retry", "DEL"), on("open", "HMGET", "f"), on("open", "HSCAN", "0"), on("open", "DEL"), on("dead", "XLEN"), on("dead", "XRANGE", "-", "+"), on("dead", "UNLINK"),
-		on("pid", "UNLINK"), on("seen", "UNLINK"), on("done", "UNLINK"), need{command: "SCAN", words: func(string) []string { return []string{"SCAN", "0"} }},
+		on("pid", "UNLINK"), on("seen", "UNLINK"), on("done", "UNLINK"), on("retention", "HGET", "f"), on("retention", "HSET", "f", "v"), on("retention", "HDEL", "f"), on("archived", "DEL"), need{command: "SCAN", words: func(string) []string { return []string{"SCAN", "0"} }},
 	),
 	"sweeper": append(
 		runs("log", "sweeper", "scope"), clock,
 		on("version", "GET"), on("scope", "HGET", "f"), on("scope", "HMGET", "f"), on("scope", "HSCAN", "0"), on("sweeper", "HMGET", "f"), on("sweeper", "HSET", "f", "v"),
 		on("log", "EXISTS"), on("log", "XTRIM", "MAXLEN", "0"), on("log", "XRANGE", "-", "+"), on("log", "XREVRANGE", "+", "-"), on("log", "XPENDING", "g"), on("log", "XLEN"),
-		sub("log", "XINFO", "STREAM"), sub("log", "XINFO", "GROUPS"), on("cursors", "HGETALL"), on("retention", "HGET", "f"), on("retention", "HGETALL"),
+		sub("log", "XINFO", "STREAM"), sub("log", "XINFO", "GROUPS"), on("cursors", "HGETALL"), on("retention", "HGET", "f"), on("retention", "HMGET", "f"), on("retention", "HGETALL"),
 		on("retention", "HINCRBY", "f", "1"), on("retry", "ZCARD"), on("retry", "ZRANGE", "0", "0"), on("retry", "ZSCORE", "m"),
 		on("retention", "HSET", "f", "v"), on("retention", "HDEL", "f"), on("group", "HGET", "f"), on("group", "HSET", "f", "v"), on("group", "PEXPIRE", "1"), on("group", "DEL"), on("owners", "HGETALL"),
 		on("owners", "DEL"), on("retry", "DEL"), on("open", "DEL"), sub("log", "XGROUP", "DESTROY", "g"), sub("log", "XINFO", "CONSUMERS", "g"),
+		on("scope", "HSET", "f", "v"), on("log", "XSETID", "0-1"), on("archived", "SET", "v"),
 	),
 }
 
-// Roles are the names of the roles, in the order in which a person reads them.
+// Roles are the names of the roles of streams, in the order in which a person reads them.
 func Roles() []string {
 	return []string{"writer", "reader", "consumer", "owner", "operator", "sweeper"}
 }
@@ -159,12 +161,14 @@ func places(s *Scope, as As) (list []place) {
 
 // keys are those of the place as the roles use them.
 func (p place) keys() map[string]string {
-	return map[string]string{
-		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(p.Scope), "log": p.LogKey(), "pid": p.ProducerKey(anyName),
+	keys := queueKeys(tier.Queue(p.Scope))
+	maps.Copy(keys, map[string]string{
+		"version": tier.VersionKey, "nodes": tier.NodesKey, "scope": tier.ScopeKey(p.Scope), "at-rest": tier.AtRestKey(p.Scope), "log": p.LogKey(), "pid": p.ProducerKey(anyName),
 		"seen": p.SeenKey(anyName), "done": p.DoneKey(p.group, anyName),
 		"group": p.GroupKey(p.group), "owners": p.OwnersKey(p.group), "retry": p.RetryKey(p.group), "open": p.OpenKey(p.group), "dead": p.DeadKey(p.group),
-		"cursors": p.CursorsKey(), "retention": p.RetentionKey(), "sweeper": tier.SweeperKey(p.Scope),
-	}
+		"cursors": p.CursorsKey(), "retention": p.RetentionKey(), "archived": p.ArchivedKey(), "sweeper": tier.SweeperKey(p.Scope),
+	})
+	return keys
 }
 
 // lacking asks what the user lacks of each role, where it has most of it.
@@ -176,7 +180,11 @@ func lacking(ctx context.Context, client *tier.Client, s *Scope, as As) ([]Lack,
 	least := map[string][]string{}
 	for i, p := range places(s, as) {
 		for _, role := range wanted {
-			lacks, err := p.lacking(ctx, client, roles[role])
+			needs := needsOf(role)
+			if client.Server().Cluster {
+				needs = append(slices.Clone(needs), runs("at-rest")...)
+			}
+			lacks, err := p.lacking(ctx, client, needs)
 			if errors.Is(err, tier.ErrPermission) && as.Role != "" {
 				lacks, err = []string{"the right to run a script on any of its keys, with EVALSHA"}, nil
 			}
@@ -202,11 +210,14 @@ func lacking(ctx context.Context, client *tier.Client, s *Scope, as As) ([]Lack,
 func (p place) lacking(ctx context.Context, client *tier.Client, needs []need) ([]string, error) {
 	keys := p.keys()
 	var err error
-	for _, by := range []string{"scope", "log", "pid", "seen", "group", "owners", "cursors", "dead", "nodes"} {
+	for _, by := range []string{"scope", "log", "pid", "seen", "group", "owners", "cursors", "dead", "nodes", "jobs"} {
 		var args []string
 		for _, n := range needs {
 			for _, key := range []string{keys[n.key], keys[by]} {
 				words := n.words(key)
+				if n.key == "channel" && key != keys[n.key] { // a channel would be another right
+					words = words[:1]
+				}
 				args = append(append(args, strconv.Itoa(len(words))), words...)
 			}
 		}
@@ -247,6 +258,8 @@ func denied(needs []need, answers []string, keys map[string]string) (lacks []str
 			add("the command " + n.command)
 		case open[n.key]:
 			add(n.command + " on " + keys[n.key])
+		case n.key == "channel":
+			add("the channel " + keys[n.key])
 		default:
 			add("the key " + keys[n.key])
 		}

@@ -34,7 +34,7 @@ func TestRights(t *testing.T) {
 			"writer": "it lacks the key emq:{shop}:scope", "reader": "it lacks the key emq:{shop}:scope", "consumer": "it lacks the key emq:{shop}:scope", "owner": "it lacks the key emq:{shop}:scope", "operator": "it lacks the key emq:{shop}:scope",
 			"sweeper": "it lacks the key emq:{shop}:sweeper, the key emq:{shop}:scope",
 		}},
-		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:seen:*", "~emq:{shop}:stream:*:done:*", "~emq:{shop}:stream:*:cursors", "~emq:{shop}:stream:*:retention", "~emq:{shop}:sweeper", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
+		{"no write to dead letters", []string{"%R~emq:{shop}:stream:*:dead:*", "~{emq}:*", "~emq:{shop}:scope", "~emq:{shop}:stream:x", "~emq:{shop}:stream:*:pid:*", "~emq:{shop}:stream:*:seen:*", "~emq:{shop}:stream:*:done:*", "~emq:{shop}:stream:*:cursors", "~emq:{shop}:stream:*:retention", "~emq:{shop}:stream:*:archived", "~emq:{shop}:sweeper", "~emq:{shop}:stream:*:g:*", "+@all"}, map[string]string{
 			"consumer": "it lacks EVALSHA on emq:{shop}:stream:x:dead:x, EVAL on emq:{shop}:stream:x:dead:x, XADD on emq:{shop}:stream:x:dead:x", "owner": "it lacks EVALSHA on emq:{shop}:stream:x:dead:x, EVAL on emq:{shop}:stream:x:dead:x, XADD on emq:{shop}:stream:x:dead:x", "operator": "it lacks EVALSHA on emq:{shop}:stream:x:dead:x, EVAL on emq:{shop}:stream:x:dead:x, XDEL on emq:{shop}:stream:x:dead:x, UNLINK on emq:{shop}:stream:x:dead:x",
 		}},
 		{"no XGROUP", []string{"~*", "+@all", "-xgroup"}, map[string]string{
@@ -72,7 +72,7 @@ func TestRights(t *testing.T) {
 // TestRolesAreTheDocuments: the commands of each role are those of docs/security.md, which a test holds to what the roles do; and
 // a user with just its lines lacks nothing.
 func TestRolesAreTheDocuments(t *testing.T) {
-	for _, role := range doctor.Roles() {
+	for _, role := range append(doctor.Roles(), doctor.QueueRoles()...) {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			rules := strings.Fields(block(t, "acl "+role))
@@ -111,8 +111,35 @@ func TestRolesAreTheDocuments(t *testing.T) {
 			u.Grant(t, []*tiertest.Server{f.server}, "+evalsha", "resetkeys", "~{emq}:*", "~"+tier.ScopeKey("shop"))
 			lacks = coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: as}), "rights")
 			require.Len(t, lacks, 1)
-			require.Contains(t, lacks[0].What, "it lacks the key "+orders.LogKey()) // and no command
+			missing := orders.LogKey()
+			if slices.Contains(doctor.QueueRoles(), role) {
+				missing = tier.Queue("shop").JobsKey()
+			}
+			require.Contains(t, lacks[0].What, "it lacks the key "+missing) // and no command
 			require.NotContains(t, lacks[0].What, "command")
+		})
+	}
+}
+
+// TestRightsOnTheChannel: a user who may run the command lacks the channel, and is told so.
+func TestRightsOnTheChannel(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, kind)
+			u := tiertest.NewUser(t, []*tiertest.Server{f.server}, "~*", "+@all")
+			f.client = tiertest.Dial(t, userURL(u.At(f.server)))
+			for role, want := range map[string]string{"enqueuer": "", "worker": "it lacks the channel emq:{shop}:jobs:cancel", "queue-operator": "it lacks the channel emq:{shop}:jobs:cancel"} {
+				lacks := coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: doctor.As{Role: role}}), "rights")
+				if want == "" {
+					require.Empty(t, lacks)
+					continue
+				}
+				require.Len(t, lacks, 1)
+				require.Equal(t, "the user cannot be "+role+": "+want, lacks[0].What)
+			}
+			u.Grant(t, []*tiertest.Server{f.server}, "&emq:{shop}:jobs:*")
+			require.Empty(t, coded(f.examine(doctor.Options{Scopes: []string{"shop"}, As: doctor.As{Role: "worker"}}), "rights"))
 		})
 	}
 }

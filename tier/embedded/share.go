@@ -226,7 +226,11 @@ func (d shared) start(ctx context.Context, held *lock) error {
 	cmd := exec.CommandContext(ctx, d.cfg.Binary, args...)
 	cmd.Env = environ()
 	cmd.ExtraFiles = []*os.File{held.f}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil { // which ended it
+		return fmt.Errorf("embedded: start %s: %w", d.cfg.Binary, context.Cause(ctx))
+	}
+	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w; it said: %s %s", d.cfg.Binary, err, out, d.logTail())
 	}
 	return nil

@@ -1,10 +1,25 @@
 package queue
 
 import (
+	"context"
+	"strings"
+
 	"github.com/redis/rueidis"
 
 	"github.com/echomq/pipeline/codec"
 )
+
+// Listen tells of jobs that the member was given when they are cancelled, until ctx ends (nil) or the connection does: the next
+// Renew of such a job brings why. What is cancelled while nobody listens is not told: so all is renewed when missed is called, at
+// the start. Neither function may block. The error is tier.ErrPermission when the user may not listen.
+func (m *Member) Listen(ctx context.Context, missed func(), cancelled func(entry codec.EntryID)) error {
+	return m.workers.client.Listen(ctx, m.workers.queue.CancelChannel(), missed, func(message string) {
+		member, job, _ := strings.Cut(message, " ")
+		if id, err := codec.Parse(job); err == nil && member == m.name {
+			cancelled(id.HostEntry())
+		}
+	})
+}
 
 // Cancelled are the jobs of which Renew has learnt since the last call that they are cancelled, and why.
 func (m *Member) Cancelled() map[codec.EntryID]string {

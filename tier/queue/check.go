@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +20,7 @@ const (
 )
 
 // Check audits a queue: that keys hold their types; that each job is in the one place that its row says, and nothing elsewhere
-// is of a job without a row; that what lanes hold are jobs, that active ones are leased by a worker and looked at, and that lanes
+// is of a job without a row, notes neither; that what lanes hold are jobs, that active ones are looked at when their leases end, and that lanes
 // with ready ones have their turn; that workers have a number and a beat; that schedules can be read and are due some time;
 // that who waits for children waits for some that are there, see [Stuck], and that nothing is kept of children whose parent is no more. The
 // error joins a *tier.Finding for each broken invariant, or is that of the server. Nothing is changed; the queue may be at work.
@@ -26,12 +28,12 @@ func Check(ctx context.Context, client *tier.Client, queue string) error {
 	if err := tier.CheckName("scope", queue); err != nil {
 		return err
 	}
-	c := &check{client: client, queue: tier.Queue(queue)}
+	c := &check{client: client, queue: tier.Queue(queue), audited: map[string]bool{}}
 	err := c.types(ctx)
 	if err != nil || len(c.findings) > 0 {
 		return errors.Join(append(c.findings, err)...)
 	}
-	for _, audit := range []func(context.Context) error{c.rows, c.places, c.lanes, c.workers, c.schedules, c.flows} {
+	for _, audit := range []func(context.Context) error{c.rows, c.places, c.lanes, c.active, c.workers, c.schedules, c.flows} {
 		if err := audit(ctx); err != nil {
 			return err
 		}
@@ -45,6 +47,7 @@ func Check(ctx context.Context, client *tier.Client, queue string) error {
 type check struct {
 	client   *tier.Client
 	queue    tier.Queue
+	audited  map[string]bool // lanes
 	findings []error
 	more     int // findings beyond maxFindings
 }
@@ -60,10 +63,10 @@ func (c *check) broken(key, format string, args ...any) {
 func (c *check) types(ctx context.Context) error {
 	q := c.queue
 	want := map[string]string{
-		q.QueueKey(): "hash", q.LanesKey(): "hash", q.JobsKey(): "hash", q.BodiesKey(): "hash", q.WorkersKey(): "hash",
-		q.RingKey(): "zset", q.LeasedKey(): "zset", q.JobsDueKey(): "zset", q.BuriedKey(): "zset", q.LimitedKey(): "zset", q.BucketsKey(): "hash", q.UniqueKey(): "hash", q.WakeKey(): "list",
+		q.QueueKey(): "hash", q.LanesKey(): "hash", q.JobsKey(): "hash", q.BodiesKey(): "hash", q.NotesKey(): "hash", q.WorkersKey(): "hash",
+		q.RingKey(): "zset", q.LeasedKey(): "zset", q.JobsDueKey(): "zset", q.BuriedKey(): "zset", q.LimitedKey(): "zset", q.BucketsKey(): "hash", q.ActiveKey(): "hash", q.UniqueKey(): "hash", q.WakeKey(): "list",
 		q.SchedulesKey(): "hash", q.OccurrencesKey(): "zset",
-		q.WaitingKey(): "zset", q.OutboxKey(): "stream",
+		q.WaitingKey(): "zset", q.OutboxKey(): "stream", q.Events().LogKey(): "stream",
 	}
 	for key, typ := range want {
 		m, err := c.client.Do(ctx, key, c.client.B().Type().Key(key).Build())
@@ -113,13 +116,14 @@ func (c *check) hash(ctx context.Context, key string, page func(map[string]strin
 
 // places audits what lies outside the lanes: there is a row of each.
 func (c *check) places(ctx context.Context) error {
-	err := c.hash(ctx, c.queue.BodiesKey(), func(fields map[string]string) error {
-		ids := make([]string, 0, len(fields))
-		for id := range fields {
-			ids = append(ids, id)
+	var err error
+	for _, key := range []string{c.queue.BodiesKey(), c.queue.NotesKey()} {
+		if err == nil {
+			err = c.hash(ctx, key, func(fields map[string]string) error {
+				return c.jobs(ctx, slices.Collect(maps.Keys(fields)), nil)
+			})
 		}
-		return c.jobs(ctx, ids, nil)
-	})
+	}
 	for _, key := range []string{c.queue.JobsDueKey(), c.queue.BuriedKey(), c.queue.WaitingKey()} {
 		if err == nil {
 			err = scanSet(ctx, c.client, key, func(ctx context.Context, ids []string) error { return c.jobs(ctx, ids, nil) })
@@ -158,7 +162,7 @@ func (c *check) jobs(ctx context.Context, ids []string, lanes map[string]bool) e
 	for len(ids) > 0 {
 		n := min(len(ids), checkPage)
 		page, names := ids[:n], make([]string, 0, len(lanes))
-		keys := []string{q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.WaitingKey()}
+		keys := []string{q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.WaitingKey(), q.NotesKey()}
 		for lane := range lanes {
 			if tier.CheckName("lane", lane) == nil {
 				keys, names = append(keys, q.LaneKey(lane)), append(names, lane)
@@ -205,13 +209,18 @@ func (c *check) lanes(ctx context.Context) error {
 	return nil
 }
 
+// lane audits a lane, once.
 func (c *check) lane(ctx context.Context, lane string) error {
+	if c.audited[lane] {
+		return nil
+	}
+	c.audited[lane] = true
 	q := c.queue
 	key := q.LaneKey(lane)
 	for from := "-"; from != ""; {
 		m, err := c.client.Run(ctx, tier.Call{
 			Script: auditLaneScript,
-			Keys:   []string{q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.WorkersKey(), q.QueueKey(), q.LimitedKey(), key},
+			Keys:   []string{q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.QueueKey(), q.LimitedKey(), q.ActiveKey(), key},
 			Args:   []string{lane, from, strconv.Itoa(checkPage)},
 		})
 		if errors.Is(err, tier.ErrWrongType) {

@@ -42,11 +42,11 @@ func (c *check) childrenOf(ctx context.Context, key, parent string) error {
 	if err != nil || rows[0] != "" {
 		return err
 	}
-	mail, err := readOutbox(ctx, c.client, c.queue)
+	mails, err := readOutbox(ctx, c.client, c.queue)
 	if err != nil {
 		return err
 	}
-	if _, told := mail[parent]; told {
+	if _, told := mails[parent]; told {
 		return nil
 	}
 	m, err := c.client.Do(ctx, key, c.client.B().Exists().Key(key).Build())

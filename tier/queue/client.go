@@ -87,7 +87,8 @@ func (c *Client) Enqueue(ctx context.Context, job Job) (codec.ID, error) {
 }
 
 // EnqueueMany enqueues jobs, each on its own: what one comes to does not touch another. Up to 4096 jobs and 8 MiB go in one
-// round trip, more in several. Of those of one lane, the order is kept.
+// round trip, more in several. Of those of one lane, the order is kept, but that one whose unique key is a job's of another lane may
+// come after the others.
 //
 // The error is that of a round trip, as that of Enqueue; the receipts of it have the ids to try again with. What was enqueued
 // already is ErrDuplicate then.

@@ -69,13 +69,13 @@ var scenarios = []struct {
 	{"9 retry", func(f *fixture) {
 		id := f.enqueue("default")[0]
 		m := f.join(f.workers)
-		e := again(f.read(m, 1)[0], 30*time.Millisecond)
+		e := again(f.read(m, 1)[0], 500*time.Millisecond)
 		f.commit(m, e)
 		info := f.get(id)
 		require.Equal(f.t, queue.Retry, info.State)
 		require.Equal(f.t, 1, info.Attempts)
 		f.none(m)
-		leased, err := m.Read(f.ctx, 1, time.Second)
+		leased, err := m.Read(f.ctx, 1, 10*time.Second)
 		require.NoError(f.t, err)
 		require.Len(f.t, leased, 1)
 		require.Equal(f.t, 2, leased[0].Deliveries)
@@ -133,12 +133,12 @@ var scenarios = []struct {
 		f.settle(m, f.read(m, 1)...)
 	}},
 	{"15 schedule", func(f *fixture) {
-		id, err := f.jobs.Enqueue(f.ctx, queue.Job{Delay: 30 * time.Millisecond})
+		id, err := f.jobs.Enqueue(f.ctx, queue.Job{Delay: 500 * time.Millisecond})
 		require.NoError(f.t, err)
 		require.Equal(f.t, queue.Scheduled, f.get(id).State)
 		m := f.join(f.workers)
 		f.none(m)
-		leased, err := m.Read(f.ctx, 1, time.Second)
+		leased, err := m.Read(f.ctx, 1, 10*time.Second)
 		require.NoError(f.t, err)
 		require.Len(f.t, leased, 1)
 		require.Equal(f.t, 1, leased[0].Deliveries)
@@ -149,6 +149,13 @@ var scenarios = []struct {
 		require.NoError(f.t, err)
 		f.read(f.join(f.workers), 1)
 		f.counts(queue.Counts{Ready: 3, Active: 1, Scheduled: 1})
+	}},
+	{"23 rate: concurrency 1", func(f *fixture) {
+		require.NoError(f.t, f.jobs.SetCeiling(f.ctx, 1))
+		f.enqueue("a", "b")
+		m := f.join(f.workers)
+		f.read(m, 1)
+		f.none(m)
 	}},
 	{"25 queue_pause", func(f *fixture) {
 		id := f.enqueue("default")[0]
@@ -208,9 +215,11 @@ var scenarios = []struct {
 		ids := f.enqueue("a", "b")
 		m := f.join(f.workers)
 		f.commit(m, dead(f.read(m, 1)[0], "boom"))
-		list, err := f.jobs.Dead(f.ctx, 10)
-		require.NoError(f.t, err)
-		require.Equal(f.t, "boom", list[0].Reason)
+		for info, err := range f.jobs.List(f.ctx, queue.Selection{States: []queue.State{queue.Dead}}) {
+			require.NoError(f.t, err)
+			require.Equal(f.t, ids[0], info.ID)
+			require.Equal(f.t, "boom", info.Reason)
+		}
 		retried, err := f.jobs.Retry(f.ctx, ids...)
 		require.NoError(f.t, err)
 		require.Equal(f.t, ids[:1], retried, "the other one is not dead")
@@ -249,6 +258,16 @@ var scenarios = []struct {
 		require.Equal(f.t, 3, taken[0].Deliveries) // whether that is too often, package consumer says
 		f.commit(third, dead(taken[0], "stalled"))
 		require.Equal(f.t, "stalled", f.get(id).Reason)
+	}},
+	{"39 rate_consult", func(f *fixture) {
+		require.NoError(f.t, f.jobs.SetCeiling(f.ctx, 1))
+		f.enqueue("default", "default")
+		m, other := f.join(f.workers), f.join(f.workers)
+		leased := f.read(m, 1)
+		f.none(other)
+		f.counts(queue.Counts{Ready: 1, Active: 1})
+		f.settle(m, leased...)
+		f.settle(other, f.read(other, 1)...)
 	}},
 	{"40 dedup_release", func(f *fixture) {
 		u := queue.Unique{Key: "k", Conflict: queue.Refuse}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -100,8 +101,9 @@ func (c *Client) wait(ctx context.Context, b *batch) error {
 		case <-ctx.Done():
 			return c.abandon(ctx, b)
 		case p := <-c.slots:
-			for c.isOpen(b) && ctx.Err() == nil {
-				p = c.serve(ctx, p)
+			runtime.Gosched() // callers who were answered just now, or come at the same time, share the call
+			for first := c.next(ctx, b); first != nil; first = c.next(ctx, b) {
+				p = c.serve(ctx, p, first)
 			}
 			c.slots <- p
 		}
@@ -118,19 +120,20 @@ func (c *Client) wait(ctx context.Context, b *batch) error {
 	}
 }
 
-func (c *Client) isOpen(b *batch) bool {
+// next takes the first open batch, when this one is among them and ctx has not ended.
+func (c *Client) next(ctx context.Context, b *batch) *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Contains(c.open, b)
+	if ctx.Err() != nil || !slices.Contains(c.open, b) {
+		return nil
+	}
+	first := c.open[0]
+	c.open = c.open[1:]
+	return first
 }
 
-// serve sends the first open batch until it is answered, or until ctx ends: then it is open again. It returns the producer for
-// the next one.
-func (c *Client) serve(ctx context.Context, p *producer) *producer {
-	c.mu.Lock()
-	b := c.open[0]
-	c.open = c.open[1:]
-	c.mu.Unlock()
+// serve sends a batch until it is answered, or until ctx ends: then it is open again. It returns the producer for the next one.
+func (c *Client) serve(ctx context.Context, p *producer, b *batch) *producer {
 	if b.since.IsZero() {
 		p.number++
 		b.as, b.since = *p, time.Now()
@@ -244,9 +247,10 @@ func (c *Client) call(ctx context.Context, b *batch) (map[int]outcome, error) {
 	q := c.queue
 	keys := []string{
 		q.CallsKey(b.as.name), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey(), q.UniqueKey(),
+		q.QueueKey(), q.Events().LogKey(),
 	}
 	lanes, numbers := []string{}, map[string]string{}
-	body := make([]string, 0, 7*len(b.jobs))
+	width := 2
 	for i := range b.jobs {
 		j := &b.jobs[i]
 		for _, lane := range []string{j.also, j.lane} {
@@ -255,10 +259,17 @@ func (c *Client) call(ctx context.Context, b *batch) (map[int]outcome, error) {
 				numbers[lane] = strconv.Itoa(len(lanes))
 			}
 		}
-		body = append(body, numbers[j.lane], j.id.String(), j.due, j.message, j.options, j.unique, j.policy)
+		width = max(width, j.width(numbers[j.lane] == "1"))
 	}
-	args := append([]string{strconv.FormatUint(b.as.number, 10), millis(callsTTL), strconv.Itoa(len(lanes))}, lanes...)
-	m, err := c.client.Run(ctx, tier.Call{Script: enqueueScript, Keys: keys, Args: append(args, body...)})
+	args := make([]string, 0, 4+len(lanes)+width*len(b.jobs))
+	args = append(args, strconv.FormatUint(b.as.number, 10), millis(callsTTL), strconv.Itoa(len(lanes)), strconv.Itoa(width))
+	args = append(args, lanes...)
+	for i := range b.jobs {
+		j := &b.jobs[i]
+		words := [...]string{j.id.String(), j.message, numbers[j.lane], j.options, j.due, j.unique, j.policy}
+		args = append(args, words[:width]...)
+	}
+	m, err := c.client.Run(ctx, tier.Call{Script: enqueueScript, Keys: keys, Args: args})
 	if err != nil {
 		return nil, err
 	}

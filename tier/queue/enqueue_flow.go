@@ -115,6 +115,7 @@ func (p *flowPart) enqueue(ctx context.Context, client *tier.Client, ttl time.Du
 	}
 	keys := []string{
 		q.CallsKey(p.Node.ID), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.WaitingKey(), q.OutboxKey(), q.WorkersKey(), q.WakeKey(),
+		q.QueueKey(), q.Events().LogKey(),
 	}
 	args := append([]string{millis(ttl), strconv.Itoa(s.count)}, s.jobs...)
 	m, err := client.Run(ctx, tier.Call{Script: flowScript, Keys: append(keys, s.keys...), Args: append(args, s.parts...)})

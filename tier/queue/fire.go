@@ -152,7 +152,7 @@ func (f *firing) fire(ctx context.Context, r *scheduleRow, p plan) error {
 	q := f.jobs.queue
 	_, err = f.jobs.client.Run(ctx, tier.Call{Script: fireScript, Keys: []string{
 		q.SchedulesKey(), q.OccurrencesKey(), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.WorkersKey(), q.WakeKey(),
-		q.UniqueKey(),
+		q.UniqueKey(), q.QueueKey(), q.Events().LogKey(),
 	}, Args: args})
 	return err
 }

@@ -102,7 +102,7 @@ func requireGrid(t testing.TB, times []time.Time, every time.Duration, n int) {
 
 // fires says that a command is fire.lua.
 func (f *fixture) fires(cmd []string) bool {
-	return len(cmd) > 3 && cmd[2] == "8" && cmd[3] == f.queue.SchedulesKey()
+	return len(cmd) > 3 && cmd[2] == "10" && cmd[3] == f.queue.SchedulesKey()
 }
 
 // TestOneFires is B118: of five replicas that come and go one fires for each occurrence.

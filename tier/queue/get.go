@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -25,38 +24,56 @@ type Info struct {
 	Idle     time.Duration // of an active one: since it was given out, or its lease renewed
 	At       time.Time     // when it is due, or died
 	Reason   string        // why it failed last, of one outside a lane
-	Message  codec.Message
-	Err      error  // *codec.DecodeError: the message cannot be read
-	Raw      []byte // the message as it is stored
+	// Terms are what its sender asks of whoever handles it; nil: nothing.
+	Terms  *tier.Terms
+	Unique string // its unique key; "": none
+	// Parent is the job that waits for it, in the queue ParentQueue; zero: none does. Family says that it is of a flow, so that
+	// it may have children: see [Client.Children].
+	Parent      codec.ID
+	ParentQueue string
+	Family      bool
+	Message     codec.Message
+	Err         error  // *codec.DecodeError: the message cannot be read
+	Raw         []byte // the message as it is stored
 }
 
-// Get tells where a job is. The error is ErrNoJob when it is done, or never was.
+// Get tells where a job is. The error is ErrNoJob when it is done, or never was; one that is not where its row says is an error,
+// too, of which Check tells more.
 func (c *Client) Get(ctx context.Context, id codec.ID) (Info, error) {
-	for {
-		info, moved, err := c.get(ctx, id)
+	for before := ""; ; {
+		row, err := c.row(ctx, id)
+		if err != nil {
+			return Info{}, err
+		}
+		info, moved, err := c.look(ctx, id, row)
 		if err != nil || !moved {
 			return info, err
 		}
+		if row == before { // it would be another one, had the job gone elsewhere
+			return info, fmt.Errorf("queue: %s of %s is not where its row says: %.64q", id, c.queue, row)
+		}
+		before = row
 	}
 }
 
-// get looks once; moved says that the job went elsewhere meanwhile.
-func (c *Client) get(ctx context.Context, id codec.ID) (info Info, moved bool, err error) {
+// row is that of a job.
+func (c *Client) row(ctx context.Context, id codec.ID) (string, error) {
 	key := c.queue.JobsKey()
 	m, err := c.client.Do(ctx, key, c.client.B().Hget().Key(key).Field(id.String()).Build())
 	if rueidis.IsRedisNil(err) {
-		return info, false, fmt.Errorf("%w (%s in %s)", ErrNoJob, id, c.queue)
+		return "", c.noJob(id)
 	}
 	if err != nil {
-		return info, false, err
+		return "", err
 	}
-	text, err := m.ToString()
-	if err != nil {
-		return info, false, err
-	}
+	return m.ToString()
+}
+
+// look reads a job where its row says; moved says that it is not there.
+func (c *Client) look(ctx context.Context, id codec.ID, text string) (info Info, moved bool, err error) {
 	at, ok := parseRow(text)
 	if !ok {
-		return info, false, fmt.Errorf("queue: %s holds %.64q of %s, which is no row", key, text, id)
+		return info, false, fmt.Errorf("queue: %s holds %.64q of %s, which is no row", c.queue.JobsKey(), text, id)
 	}
 	info = Info{ID: id, State: at.state, Lane: at.lane, Attempts: at.attempts}
 	if at.entry == "" {
@@ -119,18 +136,43 @@ func (i *Info) readBody(text string) error {
 		return fmt.Errorf("queue: the body of %s cannot be read: %w", i.ID, err)
 	}
 	i.read(body[0])
+	i.readKind(body[1], body[2], body[3])
 	i.Reason = body[4]
 	return nil
 }
 
 // readEntry reads what a job holds that is in a lane.
 func (i *Info) readEntry(fields []rueidis.XRangeFieldValue) {
+	var options, unique, family string
 	for _, f := range fields {
 		switch f.Field {
 		case codec.FieldMessage:
 			i.read(f.Value)
 		case fieldAttempts:
 			i.Attempts, _ = strconv.Atoi(f.Value)
+		case fieldOptions:
+			options = f.Value
+		case fieldUnique:
+			unique = f.Value
+		case fieldParent:
+			family = f.Value
+		}
+	}
+	i.readKind(options, unique, family)
+}
+
+// readKind reads what a job has beside its message; each is empty when it has none.
+func (i *Info) readKind(options, unique, kin string) {
+	if options != "" {
+		i.Terms = termsOf(options)
+	}
+	if unique != "" {
+		i.Unique = unique[1:]
+	}
+	if f, err := parseFamily(kin); err == nil {
+		i.Family, i.ParentQueue = true, f.queue
+		if f.job != "" {
+			i.Parent, _ = codec.Parse(f.job)
 		}
 	}
 }
@@ -153,59 +195,4 @@ func (i *Info) readPending(m rueidis.RedisMessage) error {
 func (i *Info) read(message string) {
 	i.Raw = []byte(message)
 	_, i.Err = codec.DecodeMessage(i.Raw, &i.Message)
-}
-
-// Counts are the jobs of a queue by their states.
-type Counts struct {
-	Ready     int64
-	Active    int64
-	Scheduled int64 // and those to be tried again
-	Waiting   int64 // for their children
-	Dead      int64
-}
-
-// countLanes is how many lanes one call counts through.
-const countLanes = 1000
-
-// Counts counts the jobs. It is exact for queues with active jobs in up to a thousand lanes; beyond, jobs that move meanwhile
-// may be counted twice or not.
-func (c *Client) Counts(ctx context.Context) (Counts, error) {
-	total, others, err := c.count(ctx, nil)
-	if err != nil || len(others) == 0 {
-		return total, err
-	}
-	active := int64(0)
-	for lanes := range slices.Chunk(others, countLanes) {
-		if total, _, err = c.count(ctx, lanes); err != nil {
-			return Counts{}, err
-		}
-		active += total.Active
-	}
-	total.Ready -= active - total.Active
-	total.Active = active
-	return total, nil
-}
-
-// count counts, as far as jobs are active in the lanes, and tells which others there are.
-func (c *Client) count(ctx context.Context, lanes []string) (total Counts, others []string, err error) {
-	keys := []string{c.queue.JobsKey(), c.queue.JobsDueKey(), c.queue.BuriedKey(), c.queue.WaitingKey(), c.queue.LeasedKey()}
-	for _, lane := range lanes {
-		keys = append(keys, c.queue.LaneKey(lane))
-	}
-	m, err := c.client.Run(ctx, tier.Call{Script: countsScript, Keys: keys, Args: lanes})
-	if err != nil {
-		return total, nil, err
-	}
-	parts, err := tier.Parts("counts", m, 6)
-	if err != nil {
-		return total, nil, err
-	}
-	var n [5]int64
-	for i := range n {
-		if n[i], err = parts[i].AsInt64(); err != nil {
-			return total, nil, err
-		}
-	}
-	others, err = parts[5].AsStrSlice()
-	return Counts{Ready: n[0] - n[1] - n[2] - n[3] - n[4], Active: n[4], Scheduled: n[1], Waiting: n[3], Dead: n[2]}, others, err
 }

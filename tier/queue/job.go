@@ -53,6 +53,21 @@ func (e *encoded) bytes() int {
 	return len(e.message) + len(e.options) + len(e.unique) + len(e.lane) + len(e.id) + 32
 }
 
+// width is how many words enqueue.lua needs of the job, in whose call the lane is the first one or not.
+func (e *encoded) width(first bool) int {
+	switch {
+	case e.unique != "":
+		return 7
+	case e.due != "":
+		return 5
+	case e.options != "":
+		return 4
+	case !first:
+		return 3
+	}
+	return 2
+}
+
 // encode refuses what is no job.
 func (j *Job) encode() (encoded, error) {
 	e := encoded{id: j.ID, lane: j.Lane}
@@ -73,19 +88,23 @@ func (j *Job) encode() (encoded, error) {
 	case !j.At.IsZero():
 		e.due = strconv.FormatInt(max(0, j.At.UnixMilli()), 10)
 	}
-	m, err := codec.AppendMessage(nil, &j.Message)
-	if err != nil {
+	var err error
+	if e.message, err = encodeMessage(&j.Message); err != nil {
 		return e, err
 	}
-	if len(m) > maxJobBytes {
-		return e, &TooLargeError{Bytes: len(m), Max: maxJobBytes}
-	}
-	e.message = string(m)
 	if e.options, err = optionsOf(&j.Terms); err != nil {
 		return e, err
 	}
 	e.unique, e.policy, err = j.Unique.encode()
 	return e, err
+}
+
+func encodeMessage(m *codec.Message) (string, error) {
+	text, err := codec.AppendMessage(make([]byte, 0, m.Size()), m)
+	if err == nil && len(text) > maxJobBytes {
+		err = &TooLargeError{Bytes: len(text), Max: maxJobBytes}
+	}
+	return string(text), err
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

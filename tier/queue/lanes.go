@@ -53,6 +53,16 @@ func (r Rate) row() (string, error) {
 	return strconv.Itoa(r.Jobs) + " " + millis(r.Per), nil
 }
 
+// rateOf reads a row, cut into words; what cannot be read is none.
+func rateOf(words []string) Rate {
+	if len(words) < 2 {
+		return Rate{}
+	}
+	jobs, _ := strconv.Atoi(words[0])
+	ms, _ := strconv.ParseInt(words[1], 10, 64)
+	return Rate{Jobs: jobs, Per: time.Duration(ms) * time.Millisecond}
+}
+
 // LimitLane limits how many jobs of a lane begin in a time. To limit what belongs together, as all jobs of a customer, give it
 // a lane: lanes cost little.
 func (c *Client) LimitLane(ctx context.Context, lane string, r Rate) (Lane, error) {
@@ -117,7 +127,9 @@ func (c *Client) DrainLane(ctx context.Context, lane string) (drained int, err e
 	}
 	q := c.queue
 	for {
-		n, err := c.run(ctx, drainScript, []string{q.JobsKey(), q.UniqueKey(), q.LeasedKey(), q.OutboxKey(), q.LaneKey(lane)}, lane, strconv.Itoa(drainPage))
+		n, err := c.run(ctx, drainScript, []string{
+			q.JobsKey(), q.UniqueKey(), q.OutboxKey(), q.NotesKey(), q.LaneKey(lane), q.QueueKey(), q.Events().LogKey(),
+		}, lane, strconv.Itoa(drainPage))
 		if err != nil || n == 0 {
 			return drained, err
 		}
@@ -126,16 +138,11 @@ func (c *Client) DrainLane(ctx context.Context, lane string) (drained int, err e
 	}
 }
 
-// Drain removes the ready jobs of all lanes that have their turn, and returns how many.
+// Drain removes the ready jobs of all lanes, paused ones too, and returns how many.
 func (c *Client) Drain(ctx context.Context) (drained int, err error) {
-	key := c.queue.RingKey()
-	m, err := c.client.Do(ctx, key, c.client.B().Zrange().Key(key).Min("0").Max("-1").Build())
+	lanes, err := c.laneNames(ctx)
 	if err != nil {
 		return 0, err
-	}
-	lanes, err := m.AsStrSlice()
-	if err != nil {
-		return 0, tier.Wrap("ZRANGE", key, err)
 	}
 	for _, lane := range lanes {
 		n, err := c.DrainLane(ctx, lane)
@@ -154,17 +161,11 @@ func (c *Client) Move(ctx context.Context, id codec.ID, lane string) error {
 		return err
 	}
 	q := c.queue
-	what, err := c.inItsLane(ctx, func(from string) tier.Call {
-		keys := []string{q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.WorkersKey(), q.WakeKey(), q.LaneKey(from), q.LaneKey(lane)}
+	_, err := c.inItsLane(ctx, id, func(from string) tier.Call {
+		keys := []string{
+			q.JobsKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey(), q.LaneKey(from), q.LaneKey(lane), q.QueueKey(), q.Events().LogKey(),
+		}
 		return tier.Call{Script: moveScript, Keys: keys, Args: []string{id.String(), from, lane}}
 	})
-	switch {
-	case err != nil:
-		return err
-	case what == "gone":
-		return fmt.Errorf("%w (%s in %s)", ErrNoJob, id, q)
-	case what == "active":
-		return fmt.Errorf("%w (%s)", ErrActive, id)
-	}
-	return nil
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -19,6 +20,7 @@ type LaneInfo struct {
 	Name   string
 	Ready  int64
 	Active int64
+	Oldest time.Time // when the first of those that are ready became so; zero: none is
 	Lane
 }
 
@@ -102,19 +104,23 @@ func (c *Client) laneInfos(ctx context.Context, names []string) ([]LaneInfo, err
 	if err != nil {
 		return nil, err
 	}
-	reply, err := tier.Parts("lanes", m, 3*len(names))
+	reply, err := tier.Parts("lanes", m, 4*len(names))
 	if err != nil {
 		return nil, err
 	}
 	infos := make([]LaneInfo, len(names))
 	for i, name := range names {
-		row, err1 := reply[3*i].ToString()
-		length, err2 := reply[3*i+1].AsInt64()
-		active, err3 := reply[3*i+2].AsInt64()
-		if err := errors.Join(err1, err2, err3); err != nil {
+		row, err1 := reply[4*i].ToString()
+		length, err2 := reply[4*i+1].AsInt64()
+		active, err3 := reply[4*i+2].AsInt64()
+		oldest, err4 := reply[4*i+3].ToString()
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
 			return nil, fmt.Errorf("queue: lanes: %w", err)
 		}
 		infos[i] = LaneInfo{Name: name, Lane: laneOf(row), Ready: length - active, Active: active}
+		if entry, err := codec.ParseEntryID(oldest); err == nil {
+			infos[i].Oldest = time.UnixMilli(int64(entry.Ms)).UTC()
+		}
 	}
 	return infos, nil
 }
@@ -133,10 +139,6 @@ func laneOf(row string) Lane {
 	if ms, _ := strconv.ParseInt(words[2], 10, 64); ms > 0 {
 		l.Paused = time.UnixMilli(ms).UTC()
 	}
-	if len(words) >= 5 {
-		l.Rate.Jobs, _ = strconv.Atoi(words[3])
-		ms, _ := strconv.ParseInt(words[4], 10, 64)
-		l.Rate.Per = time.Duration(ms) * time.Millisecond
-	}
+	l.Rate = rateOf(words[3:])
 	return l
 }

@@ -139,6 +139,10 @@ func TestLanes(t *testing.T) {
 		require.True(t, slices.IsSortedFunc(lanes, func(a, b queue.LaneInfo) int { return strings.Compare(a.Name, b.Name) }))
 		require.EqualValues(t, 10, active)
 		require.EqualValues(t, 142, ready)
+		for _, l := range lanes[:150] {
+			require.Equal(t, l.Ready == 0, l.Oldest.IsZero(), l.Name)
+		}
+		require.WithinDuration(t, time.Now(), lanes[149].Oldest, time.Minute)
 		require.Equal(t, queue.LaneInfo{Name: "set", Lane: queue.Lane{Weight: 2.5, Ceiling: 7, Rate: queue.Rate{Jobs: 3, Per: time.Second}}}, lanes[150])
 		require.WithinDuration(t, time.Now(), lanes[149].Paused, time.Minute)
 		for l, err := range f.jobs.Lanes(f.ctx) {
@@ -174,6 +178,27 @@ func TestOverviewAndQueues(t *testing.T) {
 		require.WithinDuration(t, time.Now(), o.Paused, time.Minute)
 		o.Paused = time.Time{}
 		require.Equal(t, queue.Overview{Name: string(f.queue), Counts: queue.Counts{Ready: 2, Active: 1}, Workers: 1, Schedules: 1, Lease: lease}, o)
+
+		at := time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC()
+		_, err = f.jobs.Enqueue(f.ctx, queue.Job{At: at})
+		require.NoError(t, err)
+		require.NoError(t, f.jobs.Limit(f.ctx, queue.Rate{Jobs: 5, Per: time.Minute}))
+		o, err = f.jobs.Overview(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, queue.Overview{
+			Name: o.Name, Counts: queue.Counts{Ready: 2, Active: 1, Scheduled: 1}, Next: at, Workers: 1, Schedules: 1, Paused: o.Paused, Rate: queue.Rate{Jobs: 5, Per: time.Minute}, Lease: lease,
+		}, o)
+		_, err = f.jobs.Enqueue(f.ctx, queue.Job{Delay: time.Millisecond})
+		require.NoError(t, err)
+		parent := f.flow(queue.Chain(queue.Job{At: at}, queue.Job{At: at}))
+		f.undelivered(func() { require.NoError(t, f.jobs.Remove(f.ctx, parent)) })
+		tiertest.Eventually(t, time.Minute, func() (bool, string) {
+			o, err = f.jobs.Overview(f.ctx)
+			require.NoError(t, err)
+			return o.Late > 0, "it is due, and the queue is paused"
+		})
+		require.True(t, o.Next.Before(at))
+		require.EqualValues(t, 1, o.Outbox)
 		once := slices.Sorted(slices.Values(queues()))
 		require.Equal(t, slices.Compact(slices.Clone(once)), once)
 	})

@@ -49,7 +49,11 @@ func setUpProxied(t testing.TB, s *tiertest.Server) (*fixture, *tiertest.Proxy) 
 }
 
 func setUpThrough(t testing.TB, s *tiertest.Server, via interface{ URL() string }) *fixture {
-	f := &fixture{t: t, ctx: testContext(t), server: s, client: tiertest.Dial(t, via)}
+	return setUpWith(t, s, tiertest.Dial(t, via))
+}
+
+func setUpWith(t testing.TB, s *tiertest.Server, client *tier.Client) *fixture {
+	f := &fixture{t: t, ctx: testContext(t), server: s, client: client}
 	f.raw = sync.OnceValue(func() rueidis.Client {
 		c, err := tiertest.Raw(s)
 		require.NoError(t, err)
@@ -100,7 +104,7 @@ func (f *fixture) do(cmd string, args ...string) rueidis.RedisMessage {
 	return m
 }
 
-var keyless = map[string]bool{"SCRIPT": true, "CONFIG": true, "XINFO": true, "FLUSHALL": true, "XGROUP": true, "CLIENT": true, "XREADGROUP": true}
+var keyless = map[string]bool{"MEMORY": true, "INFO": true, "SCRIPT": true, "CONFIG": true, "XINFO": true, "FLUSHALL": true, "XGROUP": true, "CLIENT": true, "XREADGROUP": true}
 
 // text is what a command answers, as text.
 func (f *fixture) text(cmd string, args ...string) string {

@@ -25,10 +25,12 @@ type Member struct {
 	name    string
 	lease   time.Duration
 
-	lost atomic.Bool // a lane has no group: Rebuild makes it
+	lost    atomic.Bool // a lane has no group: Rebuild makes it
+	allowed sync.Map    // scripts that have run: the rights that they need are there
 
 	mu     sync.Mutex
 	number string                   // as the hash of workers had it at the last Sync
+	clock  clock                    // as of the last Sync or claim
 	held   holdings                 // by the job
 	ring   []string                 // lanes to declare at the next claim
 	known  outlook                  // as of the last claim
@@ -53,6 +55,7 @@ type holding struct {
 	plain bool          // nothing else is to be done when it is done
 	kin   bool          // it is of a flow
 	keep  time.Duration // what it came to
+	since time.Time     // when the member was given it; zero: that is not known
 }
 
 type holdings map[codec.EntryID]holding
@@ -227,6 +230,15 @@ func (m *Member) identify() []string {
 	return []string{m.name, m.number}
 }
 
+// asks has a script ask whether the rights are there that it needs, which takes the server as long as to settle ten jobs, until it
+// has run once.
+func (m *Member) asks(s *tier.Script) string {
+	if _, allowed := m.allowed.Load(s); allowed {
+		return ""
+	}
+	return "1"
+}
+
 func (m *Member) run(ctx context.Context, s *tier.Script, keys []string, args ...string) (rueidis.RedisMessage, error) {
 	reply, err := m.workers.client.Run(ctx, tier.Call{Script: s, Keys: keys, Args: args})
 	if tier.Classify(err) == tier.ErrNoGroup {
@@ -244,6 +256,9 @@ func (m *Member) fenced(ctx context.Context, s *tier.Script, keys, args []string
 	n, err := reply.AsInt64()
 	if err == nil && n < 0 {
 		return 0, tier.ErrFenced
+	}
+	if err == nil {
+		m.allowed.Store(s, true)
 	}
 	return int(n), err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/echomq/pipeline/codec"
@@ -31,7 +30,7 @@ func (c *Client) Resume(ctx context.Context) error {
 	return err
 }
 
-// Remove removes a job that nobody has, with its unique key and its result.
+// Remove removes a job that nobody has, with its unique key, its notes and its result.
 //
 // Errors: ErrNoJob; ErrActive.
 func (c *Client) Remove(ctx context.Context, id codec.ID) error {
@@ -39,9 +38,9 @@ func (c *Client) Remove(ctx context.Context, id codec.ID) error {
 	return err
 }
 
-// Cancel removes a job that nobody has. The worker of an active one is told with its next renewal, within a third of the
-// lease: the context of its handler ends, and when that returns an error, the job is dead with the reason. Running says that it is
-// active, and that its worker is to be told. The error is ErrNoJob.
+// Cancel removes a job that nobody has. The worker of an active one is told at once, on a channel, and if it does not hear that, with its
+// next renewal, within a third of the lease: the context of its handler ends, and when that returns an error, the job is dead with the
+// reason. Running says that it is active, and that its worker is to be told. The error is ErrNoJob.
 func (c *Client) Cancel(ctx context.Context, id codec.ID, reason string) (running bool, err error) {
 	if reason == "" {
 		reason = "no reason given"
@@ -51,35 +50,44 @@ func (c *Client) Cancel(ctx context.Context, id codec.ID, reason string) (runnin
 
 func (c *Client) remove(ctx context.Context, id codec.ID, reason string) (running bool, err error) {
 	q := c.queue
-	what, err := c.inItsLane(ctx, func(lane string) tier.Call {
+	what, err := c.inItsLane(ctx, id, func(lane string) tier.Call {
 		keys := []string{
-			q.WorkersKey(), q.JobsKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.WakeKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(),
-			q.UniqueKey(), q.CancelledKey(), q.ResultKey(id.String()), q.WaitingKey(), q.OutboxKey(), q.LaneKey(lane),
+			q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.UniqueKey(), q.CancelledKey(), q.ResultKey(id.String()), q.WaitingKey(), q.OutboxKey(), q.NotesKey(), q.LaneKey(lane),
+			q.QueueKey(), q.Events().LogKey(), q.CancelChannel(),
 		}
 		return tier.Call{Script: removeScript, Keys: keys, Args: []string{id.String(), lane, reason}}
 	})
-	switch {
-	case err != nil:
-		return false, err
-	case what == "gone":
-		return false, fmt.Errorf("%w (%s in %s)", ErrNoJob, id, q)
-	case what == "active":
-		return true, fmt.Errorf("%w (%s)", ErrActive, id)
-	case what == "told":
-		return true, nil
+	if err != nil || what == "told" {
+		return err == nil || errors.Is(err, ErrActive), err
 	}
 	c.forward(ctx)
 	return false, nil
 }
 
-// inItsLane makes a call that has to declare the lane of a job, which the server knows.
-func (c *Client) inItsLane(ctx context.Context, call func(lane string) tier.Call) (what string, err error) {
-	for lane := DefaultLane; ; {
+// inItsLane makes a call about a job that has to declare the job's lane, which the server knows. Errors: ErrNoJob; ErrActive.
+func (c *Client) inItsLane(ctx context.Context, id codec.ID, call func(lane string) tier.Call) (what string, err error) {
+	what, err = itsLane(func(lane string) (string, error) {
 		m, err := c.client.Run(ctx, call(lane))
 		if err != nil {
 			return "", err
 		}
-		if what, err = m.ToString(); err != nil {
+		return m.ToString()
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case what == "gone":
+		return "", c.noJob(id)
+	case what == "active":
+		return "", fmt.Errorf("%w (%s)", ErrActive, id)
+	}
+	return what, nil
+}
+
+// itsLane does what answers "?" and the lane of the job when it was another one.
+func itsLane(do func(lane string) (string, error)) (what string, err error) {
+	for lane := DefaultLane; ; {
+		if what, err = do(lane); err != nil {
 			return "", err
 		}
 		other, elsewhere := strings.CutPrefix(what, "?")
@@ -99,7 +107,7 @@ func (c *Client) Retry(ctx context.Context, ids ...codec.ID) (retried []codec.ID
 		return nil, err
 	}
 	q := c.queue
-	keys, args := []string{q.JobsKey(), q.JobsDueKey(), q.BuriedKey(), q.WorkersKey(), q.WakeKey()}, make([]string, len(ids))
+	keys, args := []string{q.JobsKey(), q.JobsDueKey(), q.BuriedKey(), q.WorkersKey(), q.WakeKey(), q.QueueKey(), q.Events().LogKey()}, make([]string, len(ids))
 	for i, id := range ids {
 		keys, args[i] = append(keys, q.ResultKey(id.String())), id.String()
 	}
@@ -131,8 +139,8 @@ func (c *Client) Obliterate(ctx context.Context, confirm string) (keys int, err 
 	if confirm != string(c.queue) {
 		return 0, fmt.Errorf("%w: obliterate %s: its name confirms it, and not %.64q", ErrBadCall, c.queue, confirm)
 	}
-	own := c.queue.QueueKey()
-	if n, err := c.run(ctx, obliterateScript, []string{own}, "0"); err != nil || n < 0 {
+	own, events := c.queue.QueueKey(), c.queue.Events().LogKey()
+	if n, err := c.run(ctx, obliterateScript, []string{own, events}, "0"); err != nil || n < 0 {
 		return 0, errors.Join(err, c.notPaused(n))
 	}
 	all, err := c.client.KeysBelow(ctx, strings.TrimSuffix(own, ":queue"))
@@ -140,7 +148,7 @@ func (c *Client) Obliterate(ctx context.Context, confirm string) (keys int, err 
 		return 0, err
 	}
 	for len(all) > 0 {
-		page := []string{own}
+		page := []string{own, events}
 		for ; len(all) > 0 && len(page) < obliteratePage; all = all[1:] {
 			if all[0] != own {
 				page = append(page, all[0])
@@ -152,7 +160,7 @@ func (c *Client) Obliterate(ctx context.Context, confirm string) (keys int, err 
 		}
 		keys += n
 	}
-	n, err := c.run(ctx, obliterateScript, []string{own}, "1")
+	n, err := c.run(ctx, obliterateScript, []string{own, events}, "1")
 	return keys + max(0, n), err
 }
 
@@ -161,35 +169,6 @@ func (c *Client) notPaused(n int) error {
 		return nil
 	}
 	return fmt.Errorf("%w (%s)", ErrNotPaused, c.queue)
-}
-
-// Dead lists up to n dead jobs, those that died last first.
-func (c *Client) Dead(ctx context.Context, n int) ([]Info, error) {
-	key := c.queue.BuriedKey()
-	m, err := c.client.Do(ctx, key, c.client.B().Zrange().Key(key).Min("0").Max(strconv.Itoa(max(0, n-1))).Rev().Build())
-	if err != nil || n <= 0 {
-		return nil, err
-	}
-	texts, err := m.AsStrSlice()
-	if err != nil {
-		return nil, tier.Wrap("ZRANGE", key, err)
-	}
-	var infos []Info
-	for _, text := range texts {
-		id, err := codec.Parse(text)
-		if err != nil {
-			continue // of another program
-		}
-		info, err := c.Get(ctx, id)
-		switch {
-		case errors.Is(err, ErrNoJob):
-		case err != nil:
-			return infos, err
-		case info.State == Dead:
-			infos = append(infos, info)
-		}
-	}
-	return infos, nil
 }
 
 // run runs a script that answers a count.

@@ -189,7 +189,7 @@ func (d *delivery) send(ctx context.Context, entry string, part *flowPart) error
 
 // tell notes in a queue how children of its jobs ended.
 func (d *delivery) tell(ctx context.Context, q tier.Queue, notes []note) error {
-	keys := []string{q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.WaitingKey(), q.OutboxKey(), q.WorkersKey(), q.WakeKey()}
+	keys := []string{q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.WaitingKey(), q.OutboxKey(), q.WorkersKey(), q.WakeKey(), q.QueueKey(), q.Events().LogKey()}
 	fixed, numbers, args := len(keys), map[string]int{}, []string(nil)
 	for _, n := range notes {
 		if numbers[n.parent] == 0 {

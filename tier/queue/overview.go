@@ -14,44 +14,65 @@ import (
 type Overview struct {
 	Name string
 	Counts
+	// Next is when the first of those that are scheduled is due; zero: none is. Late is for how long it is due, a millisecond at
+	// least, and nobody made it ready: there are no workers, or the queue is paused, or the server full.
+	Next time.Time
+	Late time.Duration
+	// Outbox is how much of flows is to be told to parents, or sent to other queues, and is on its way.
+	Outbox    int64
 	Workers   int64
 	Schedules int64
 	Paused    time.Time     // since when; zero: it is not
+	Rate      Rate          // zero: it has none
 	Lease     time.Duration // of its workers; 0: it had none yet
+	Ceiling   int           // of jobs that may be active at once; 0: none
+	Events    int           // how many messages its events keep, about; 0: it has none
 }
 
 // Overview tells of the queue.
 func (c *Client) Overview(ctx context.Context) (o Overview, err error) {
 	o.Name = string(c.queue)
-	if o.Counts, err = c.Counts(ctx); err != nil {
+	n, err := c.count(ctx)
+	if err != nil {
 		return o, err
+	}
+	o.Counts, o.Next, o.Outbox = n.Counts, n.next, n.outbox
+	if !n.next.IsZero() && !n.now.Before(n.next) {
+		o.Late = max(time.Millisecond, n.now.Sub(n.next))
 	}
 	q, b := c.queue, c.client.B()
 	results, err := c.client.DoMulti(ctx, q.QueueKey(),
-		b.Hmget().Key(q.QueueKey()).Field("paused", "lease").Build(), b.Hlen().Key(q.WorkersKey()).Build(), b.Zcard().Key(q.OccurrencesKey()).Build())
+		b.Hmget().Key(q.QueueKey()).Field("paused", "lease", tier.RateField, tier.EventsField).Build(), b.Hlen().Key(q.WorkersKey()).Build(), b.Zcard().Key(q.OccurrencesKey()).Build(),
+		b.Hget().Key(q.ActiveKey()).Field("").Build())
 	if err != nil {
 		return o, err
 	}
-	own, err := results[0].ToArray()
+	m, err := results[0].ToMessage()
 	if err != nil {
-		return o, tier.Wrap("HMGET", q.QueueKey(), err)
+		return o, err
 	}
-	var ms [2]int64
-	for i := range own {
-		if text, err := own[i].ToString(); err == nil {
-			ms[i], _ = strconv.ParseInt(text, 10, 64)
-		}
+	own, err := tier.Texts("HMGET", m, 4)
+	if err != nil {
+		return o, err
 	}
-	if ms[0] > 0 {
-		o.Paused = time.UnixMilli(ms[0]).UTC()
+	if ms, _ := strconv.ParseInt(own[0], 10, 64); ms > 0 {
+		o.Paused = time.UnixMilli(ms).UTC()
 	}
-	o.Lease = time.Duration(ms[1]) * time.Millisecond
+	lease, _ := strconv.ParseInt(own[1], 10, 64)
+	o.Lease, o.Rate = time.Duration(lease)*time.Millisecond, rateOf(strings.Fields(own[2]))
+	o.Events, _ = strconv.Atoi(own[3])
 	if o.Workers, err = results[1].AsInt64(); err != nil {
 		return o, tier.Wrap("HLEN", q.WorkersKey(), err)
 	}
 	o.Workers /= 2 // a number and a beat of each
-	o.Schedules, err = results[2].AsInt64()
-	return o, tier.Wrap("ZCARD", q.OccurrencesKey(), err)
+	if o.Schedules, err = results[2].AsInt64(); err != nil {
+		return o, tier.Wrap("ZCARD", q.OccurrencesKey(), err)
+	}
+	if text, err := results[3].ToString(); err == nil {
+		_, ceiling, _ := strings.Cut(text, " ")
+		o.Ceiling, _ = strconv.Atoi(ceiling)
+	}
+	return o, nil
 }
 
 // scanPage is how many keys one call looks at: about a millisecond of a server's time.

@@ -15,12 +15,16 @@ import (
 )
 
 const (
-	// Lanes of the ring that one claim declares: a quarter of what is wanted, so that each gives a few.
+	// Lanes of the ring that one claim declares: an eighth of what is wanted, so that each gives a few. A lane costs a claim and a
+	// settle 25 us of the server's time, a job 7.
 	minHeads, maxHeads = 16, 64
 	// beat is how long a member without work relies on the doorbell alone.
 	beat = 8 * time.Second
 	// maxPark is how long one request waits at the doorbell; it is how long the end of a context goes unnoticed.
 	maxPark = 2 * time.Second
+	// servedLook is the pause of a member that does not serve all lanes, and so cannot wait for the bell: it would hear it in place of one
+	// that serves the lane.
+	servedLook = 1500 * time.Millisecond
 )
 
 // outlook is what a claim tells of what is to come.
@@ -79,13 +83,17 @@ func (m *Member) waitsFor() time.Duration {
 }
 
 // park waits for the bell.
-func (m *Member) park(ctx context.Context, wait time.Duration) error {
-	key := m.workers.queue.WakeKey()
-	c := m.workers.client
-	seconds := float64(wait.Milliseconds()) / 1000
-	_, err := c.Wait(ctx, key, wait, c.B().Blpop().Key(key).Timeout(seconds).Build())
-	if rueidis.IsRedisNil(err) {
-		return nil
+func (m *Member) park(ctx context.Context, wait time.Duration) (err error) {
+	if len(m.workers.cfg.Lanes) > 0 {
+		tier.Pause(ctx, min(wait, servedLook))
+	} else {
+		key := m.workers.queue.WakeKey()
+		c := m.workers.client
+		seconds := float64(wait.Milliseconds()) / 1000
+		_, err = c.Wait(ctx, key, wait, c.B().Blpop().Key(key).Timeout(seconds).Build())
+		if rueidis.IsRedisNil(err) {
+			return nil
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,17 +133,20 @@ func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
 	m.mu.Lock()
 	lanes := m.ring
 	m.mu.Unlock()
-	keys := []string{q.WorkersKey(), q.QueueKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.JobsDueKey(), q.UniqueKey(), q.LimitedKey(), q.BucketsKey()}
+	keys := []string{q.WorkersKey(), q.QueueKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.JobsDueKey(), q.UniqueKey(), q.LimitedKey(), q.BucketsKey(), q.Events().LogKey(), q.ActiveKey()}
 	for _, lane := range lanes {
 		keys = append(keys, q.LaneKey(lane))
 	}
-	heads := min(max(minHeads, n/4), maxHeads)
+	heads, all := min(max(minHeads, n/8), maxHeads), len(m.workers.cfg.Lanes) == 0
+	if !all {
+		heads = 0
+	}
 	args := append(m.identify(), millis(m.lease), strconv.Itoa(n), strconv.Itoa(heads))
 	reply, err := m.run(ctx, claimScript, keys, append(args, lanes...)...)
 	if err != nil {
 		return c, err
 	}
-	parts, err := tier.Parts("claim", reply, 5)
+	parts, err := tier.Parts("claim", reply, 6)
 	if err != nil {
 		return c, err
 	}
@@ -154,12 +165,18 @@ func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
 	if err != nil {
 		return c, err
 	}
+	clock, err := readClock(parts[5])
+	if err != nil {
+		return c, err
+	}
 	now := time.Now()
 	c.paused = code == 0
 	c.more = slices.ContainsFunc(ring, func(lane string) bool { return !slices.Contains(lanes, lane) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ring = ring
+	if m.clock = clock; all {
+		m.ring = ring
+	}
 	m.known = outlook{at: now, paused: c.paused, due: after(now, parts[3]), look: after(now, parts[4])}
 	c.due = !m.known.due.IsZero() && !now.Before(m.known.due)
 	m.known.idle = len(jobs) == 0 && !c.more && !c.due
@@ -169,10 +186,14 @@ func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
 
 // take notes jobs as held. The caller holds mu.
 func (m *Member) take(jobs []leasedJob) []tier.Leased {
-	leased := make([]tier.Leased, len(jobs))
+	leased, now := make([]tier.Leased, len(jobs)), time.Now()
 	for i := range jobs {
+		jobs[i].since = now
 		m.held[jobs[i].Entry] = jobs[i].holding
 		leased[i] = jobs[i].Leased
+		if t := leased[i].Terms; t != nil {
+			t.Deadline = m.clock.here(t.Deadline)
+		}
 	}
 	return leased
 }
@@ -186,7 +207,7 @@ func after(now time.Time, m rueidis.RedisMessage) time.Time {
 	return now.Add(time.Duration(ms) * time.Millisecond)
 }
 
-// readTurns reads {{lane, turn, weight, entries}, ...} and puts the jobs into the order in which the lanes have their turns.
+// readTurns reads {{lane, turn, weight, jobs}, ...} of claim.lua and puts the jobs into the order in which the lanes have their turns.
 func readTurns(lanes []string, m rueidis.RedisMessage) ([]leasedJob, error) {
 	groups, err := m.ToArray()
 	if err != nil {
@@ -205,18 +226,27 @@ func readTurns(lanes []string, m rueidis.RedisMessage) ([]leasedJob, error) {
 		lane, err1 := parts[0].AsInt64()
 		at, err2 := parts[1].AsFloat64()
 		weight, err3 := parts[2].AsFloat64()
-		entries, err4 := parts[3].ToArray()
+		list, err4 := parts[3].ToArray()
 		if err := cmp.Or(err1, err2, err3, err4); err != nil {
 			return nil, err
 		}
 		if lane < 1 || int(lane) > len(lanes) {
 			return nil, fmt.Errorf("queue: claim: there is no lane %d among %d", lane, len(lanes))
 		}
-		for _, entry := range entries {
-			job, ok, err := readJob(lanes[lane-1], entry, 1)
-			if err != nil {
+		for ; len(list) >= 4; list = list[4:] {
+			entry, err1 := list[0].ToString()
+			id, err2 := list[1].ToString()
+			message, err3 := list[2].ToString()
+			fields := []string{fieldJob, id, codec.FieldMessage, message}
+			if err := cmp.Or(err1, err2, err3); err != nil {
 				return nil, err
 			}
+			if !list[3].IsNil() {
+				if fields, err = list[3].AsStrSlice(); err != nil {
+					return nil, err
+				}
+			}
+			job, ok := readJob(lanes[lane-1], entry, fields, 1)
 			if at += 1 / weight; ok {
 				turns = append(turns, turn{at, job})
 			}
@@ -232,20 +262,23 @@ func readTurns(lanes []string, m rueidis.RedisMessage) ([]leasedJob, error) {
 	return jobs, nil
 }
 
-// readJob reads an entry of a lane; ok is false when it is none of ours: it stays pending.
-func readJob(lane string, m rueidis.RedisMessage, deliveries int) (j leasedJob, ok bool, err error) {
+// readEntry is readJob of an entry and its fields.
+func readEntry(lane string, m rueidis.RedisMessage, deliveries int) (j leasedJob, ok bool, err error) {
 	pair, err := tier.Parts("entry", m, 2)
 	if err != nil {
 		return j, false, err
 	}
-	entry, err := pair[0].ToString()
-	if err != nil {
+	entry, err1 := pair[0].ToString()
+	fields, err2 := pair[1].AsStrSlice()
+	if err := cmp.Or(err1, err2); err != nil {
 		return j, false, err
 	}
-	fields, err := pair[1].AsStrSlice()
-	if err != nil {
-		return j, false, err
-	}
+	j, ok = readJob(lane, entry, fields, deliveries)
+	return j, ok, nil
+}
+
+// readJob reads an entry of a lane; ok is false when it is none of ours: it stays pending.
+func readJob(lane, entry string, fields []string, deliveries int) (j leasedJob, ok bool) {
 	base := 0
 	j.plain = true
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -267,12 +300,12 @@ func readJob(lane string, m rueidis.RedisMessage, deliveries int) (j leasedJob, 
 	}
 	id, err := codec.Parse(j.job)
 	if err != nil || id.Brand() != Brand {
-		return j, false, nil
+		return j, false
 	}
 	j.lane, j.entry, j.base = lane, entry, base
 	j.Entry, j.Deliveries = id.HostEntry(), base+deliveries
 	j.Records = jobs.Records(nil, codec.Entry{ID: j.Entry, Fields: fields})
-	return j, true, nil
+	return j, true
 }
 
 // Fields of an entry of a lane, beside that of the message.

@@ -134,35 +134,39 @@ func (s *Schedules) change(ctx context.Context, set string, list []Schedule, goe
 		}
 		put[list[i].Name] = d
 	}
+	lead := time.Duration(0) // of first occurrences, which must not have passed when they are declared
 	for try := 1; ; try++ {
 		l, err := s.listing(ctx, "all", maxSchedules)
 		if err != nil {
 			return err
 		}
+		l.now = l.now.Add(lead)
 		args, err := l.changes(set, put, goes)
 		if err != nil || len(args) == 0 {
 			return err
 		}
-		done, err := s.declare(ctx, l.revision, args)
-		if err != nil || done {
+		declared, err := s.declare(ctx, l.revision, args)
+		switch {
+		case err != nil || declared == 1:
 			return err
+		case declared < 0:
+			lead = 2*lead + 10*time.Millisecond
 		}
 		if try == declareTries || !tier.Pause(ctx, tier.CallDelay(try)) {
-			return errors.Join(fmt.Errorf("queue: schedules of %s were not declared: others declare all the time", s.jobs.queue), ctx.Err())
+			return errors.Join(fmt.Errorf("queue: schedules of %s were not declared: others declare all the time, or the server takes longer than %s to answer", s.jobs.queue, lead), ctx.Err())
 		}
 	}
 }
 
-func (s *Schedules) declare(ctx context.Context, revision string, changes []string) (done bool, err error) {
+func (s *Schedules) declare(ctx context.Context, revision string, changes []string) (reply int64, err error) {
 	q := s.jobs.queue
-	reply, err := s.jobs.client.Run(ctx, tier.Call{
+	m, err := s.jobs.client.Run(ctx, tier.Call{
 		Script: declareScript, Keys: []string{q.SchedulesKey(), q.OccurrencesKey()}, Args: append([]string{revision}, changes...),
 	})
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	n, err := reply.AsInt64()
-	return n == 1, err
+	return m.AsInt64()
 }
 
 // listing is what the server says of schedules.

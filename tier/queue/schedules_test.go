@@ -192,3 +192,16 @@ func TestCheckSchedules(t *testing.T) {
 		require.NoError(t, check())
 	})
 }
+
+// TestDeclareFarAway: a schedule that is due again before a call arrives can be declared all the same.
+func TestDeclareFarAway(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	s := queue.NewSchedules(f.newClient(queue.Config{}))
+	proxy.Delay(15 * time.Millisecond)
+	require.NoError(t, s.Declare(f.ctx, "set", queue.Schedule{Name: "often", Every: time.Millisecond}))
+	list, err := s.List(f.ctx)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.False(t, list[0].Next.IsZero())
+}

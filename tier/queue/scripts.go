@@ -35,11 +35,15 @@ var (
 	pauseQueueScript    = load("pause_queue")
 	resumeQueueScript   = load("resume_queue")
 	configureLaneScript = load("configure_lane")
+	setCeilingScript    = load("set_ceiling")
 	removeScript        = load("remove")
 	requeueScript       = load("requeue")
 	drainScript         = load("drain")
 	moveScript          = load("move")
+	updateScript        = load("update")
+	annotateScript      = load("annotate")
 	obliterateScript    = load("obliterate")
+	declareEventsScript = load("declare_events")
 )
 
 func load(name string) *tier.Script {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
@@ -21,15 +22,21 @@ func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (settled i
 		}
 	}
 	entry := func(i int) codec.EntryID { return plain[i] }
-	keys, args := append(m.endKeys(), m.workers.queue.CancelledKey()), m.identify()
+	q, now := m.workers.queue, time.Now()
+	keys, args := append(m.endKeys(), q.CancelledKey(), q.NotesKey(), q.QueueKey(), q.Events().LogKey(), q.ActiveKey()), append(m.identify(), m.asks(settleScript))
 	for _, l := range m.lanesOf(len(plain), entry) {
-		keys, args = append(keys, m.workers.queue.LaneKey(l.lane)), append(args, l.lane, strconv.Itoa(len(l.jobs)))
+		keys, args = append(keys, q.LaneKey(l.lane)), append(args, l.lane, strconv.Itoa(len(l.jobs)))
 		for _, h := range l.jobs {
 			args = append(args, h.entry)
 		}
 		for _, h := range l.jobs {
 			args = append(args, h.job)
 		}
+		var had []byte
+		for i := range l.jobs {
+			had = append(strconv.AppendInt(had, l.jobs[i].had(now), 10), ' ')
+		}
+		args = append(args, string(had))
 	}
 	settled, err = m.fenced(ctx, settleScript, keys, args)
 	if err == nil {
@@ -60,6 +67,14 @@ func (m *Member) apart(entries []codec.EntryID) (plain []codec.EntryID, rest []t
 	return plain, rest
 }
 
+// had is how many ms the member has had the job; -1: that is not known.
+func (h *holding) had(now time.Time) int64 {
+	if h.since.IsZero() {
+		return -1
+	}
+	return now.Sub(h.since).Milliseconds()
+}
+
 // endKeys are those that ending jobs needs.
 func (m *Member) endKeys() []string {
 	q := m.workers.queue
@@ -79,8 +94,8 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 	}
 	q := m.workers.queue
 	entry := func(i int) codec.EntryID { return entries[i].Entry }
-	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.UniqueKey(), q.CancelledKey(), q.OutboxKey()), m.identify()
-	kin := false
+	keys, args := append(m.endKeys(), q.BodiesKey(), q.JobsDueKey(), q.BuriedKey(), q.UniqueKey(), q.CancelledKey(), q.OutboxKey(), q.NotesKey(), q.QueueKey(), q.Events().LogKey(), q.ActiveKey()), append(m.identify(), m.asks(commitScript))
+	kin, now := false, time.Now()
 	lanes, results := m.lanesOf(len(entries), entry), []string(nil)
 	for k, l := range lanes {
 		keys = append(keys, q.LaneKey(l.lane))
@@ -92,12 +107,12 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 			}
 			args = append(append(args, strconv.Itoa(k+1), h.lane, h.entry, h.job), how...)
 			kin = kin || h.kin
-			if h.keep == 0 {
-				args = append(args, "0", "0")
-				continue
+			keep, at := "0", "0"
+			if h.keep > 0 {
+				results = append(results, q.ResultKey(h.job))
+				keep, at = millis(h.keep), strconv.Itoa(len(lanes)+len(results))
 			}
-			results = append(results, q.ResultKey(h.job))
-			args = append(args, millis(h.keep), strconv.Itoa(len(lanes)+len(results)))
+			args = append(args, keep, at, strconv.FormatInt(h.had(now), 10))
 		}
 	}
 	_, err := m.fenced(ctx, commitScript, append(keys, results...), args)
@@ -143,7 +158,7 @@ func (m *Member) promote(ctx context.Context, n int) (promoted int, err error) {
 	q := m.workers.queue
 	var lanes []string
 	for call := 0; call < promoteCalls && promoted < n; call++ {
-		keys := []string{q.QueueKey(), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey()}
+		keys := []string{q.QueueKey(), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey(), q.Events().LogKey()}
 		for _, lane := range lanes {
 			keys = append(keys, q.LaneKey(lane))
 		}

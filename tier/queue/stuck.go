@@ -80,7 +80,7 @@ func (w *watch) parents(ctx context.Context, ids []string) error {
 	if len(open) == 0 {
 		return nil
 	}
-	open, err := w.inOutbox(ctx, w.queue, open, "it was not sent to its queue: no worker of "+string(w.queue)+" delivers the outbox, or it cannot be")
+	open, err := w.inOutbox(ctx, w.queue, open)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (w *watch) elsewhere(ctx context.Context, q tier.Queue, kids []kid) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	missing, err = w.inOutbox(ctx, q, missing, "it has ended, and its parent is not told: no worker of "+string(q)+" delivers the outbox, or it cannot be")
+	missing, err = w.inOutbox(ctx, q, missing)
 	if err != nil {
 		return err
 	}
@@ -167,18 +167,22 @@ func (w *watch) elsewhere(ctx context.Context, q tier.Queue, kids []kid) error {
 	return nil
 }
 
-// inOutbox takes those children out that an outbox has; why is what keeps those that it has for long.
-func (w *watch) inOutbox(ctx context.Context, q tier.Queue, kids []kid, why string) (rest []kid, err error) {
-	mail, err := readOutbox(ctx, w.client, q)
+// inOutbox takes those children out that an outbox has, and explains those that it has for long.
+func (w *watch) inOutbox(ctx context.Context, q tier.Queue, kids []kid) (rest []kid, err error) {
+	mails, err := readOutbox(ctx, w.client, q)
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range kids {
-		since, there := mail[k.id]
+		m, there := mails[k.id]
 		if !there {
 			rest = append(rest, k)
-		} else if time.Since(since) > late {
-			err = w.child(k, why, false)
+		} else if time.Since(m.since) > late {
+			why := "it has ended, and its parent is not told"
+			if m.part {
+				why = "it was not sent to its queue"
+			}
+			err = w.child(k, why+": no worker of "+string(q)+" delivers the outbox, or it cannot be", false)
 		}
 		if err != nil {
 			return nil, err
@@ -234,10 +238,16 @@ func rowsOf(ctx context.Context, client *tier.Client, q tier.Queue, ids []string
 	return rows, nil
 }
 
-// readOutbox tells since when an outbox has an entry about each job.
-func readOutbox(ctx context.Context, client *tier.Client, q tier.Queue) (map[string]time.Time, error) {
+// mail is the first entry of an outbox about a job.
+type mail struct {
+	since time.Time
+	part  bool // of a flow, to be sent; else how the job ended
+}
+
+// readOutbox tells what an outbox has about each job.
+func readOutbox(ctx context.Context, client *tier.Client, q tier.Queue) (map[string]mail, error) {
 	key := q.OutboxKey()
-	since := map[string]time.Time{}
+	mails := map[string]mail{}
 	for from := "-"; from != ""; {
 		m, err := client.Do(ctx, key, client.B().Xrange().Key(key).Start(from).End("+").Count(outboxPage).Build())
 		if err != nil {
@@ -253,13 +263,13 @@ func readOutbox(ctx context.Context, client *tier.Client, q tier.Queue) (map[str
 			if err != nil {
 				return nil, err
 			}
-			id := e.FieldValues[outboxJob]
+			m, id := mail{since: time.UnixMilli(int64(at.Ms))}, e.FieldValues[outboxJob]
 			var part flowPart
 			if text, ok := e.FieldValues[outboxPart]; ok && msgpack.Unmarshal([]byte(text), &part) == nil {
-				id = part.Node.ID
+				id, m.part = part.Node.ID, true
 			}
-			if _, ok := since[id]; !ok {
-				since[id] = time.UnixMilli(int64(at.Ms))
+			if _, ok := mails[id]; !ok {
+				mails[id] = m
 			}
 			from = "(" + e.ID
 		}
@@ -267,5 +277,5 @@ func readOutbox(ctx context.Context, client *tier.Client, q tier.Queue) (map[str
 			from = ""
 		}
 	}
-	return since, nil
+	return mails, nil
 }

@@ -43,7 +43,7 @@ func TestStuck(t *testing.T) {
 		child := stuck[0].Children[0]
 		require.Equal(t, flow.Children[1].ID, child.ID)
 		require.False(t, child.Lost)
-		require.Contains(t, child.Why, "no worker of "+string(other.queue)+" delivers the outbox")
+		require.Contains(t, child.Why, "it has ended, and its parent is not told: no worker of "+string(other.queue)+" delivers the outbox")
 		require.NoError(t, queue.Check(f.ctx, f.client, string(f.queue)), "nothing is lost")
 		other.forward()
 		require.Empty(t, f.stuck())

@@ -21,6 +21,7 @@ type synced struct {
 	lease  time.Duration
 	jobs   []leasedJob
 	others []string // lanes that were not declared
+	clock  clock
 }
 
 // Sync asks for the member's number and for what it holds, at most 4096 jobs: at the start, after tier.ErrFenced, and after a
@@ -58,7 +59,7 @@ func (m *Member) syncOnce(ctx context.Context) (held []tier.Held, number string,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.number, m.held = number, found
+	m.number, m.held, m.clock = number, found, s.clock
 	return held, number, nil
 }
 
@@ -73,7 +74,7 @@ func (m *Member) syncLanes(ctx context.Context, lanes []string) (s synced, err e
 	if err != nil {
 		return s, err
 	}
-	parts, err := tier.Parts("sync", reply, 4)
+	parts, err := tier.Parts("sync", reply, 5)
 	if err != nil {
 		return s, err
 	}
@@ -103,13 +104,16 @@ func (m *Member) syncLanes(ctx context.Context, lanes []string) (s synced, err e
 		if err1 != nil || err2 != nil || lane < 1 || int(lane) > len(lanes) || p[2].IsNil() {
 			continue // it was deleted by another program
 		}
-		if job, ok, err := readJob(lanes[lane-1], p[2], int(deliveries)); err != nil {
+		if job, ok, err := readEntry(lanes[lane-1], p[2], int(deliveries)); err != nil {
 			return s, err
 		} else if ok {
 			s.jobs = append(s.jobs, job)
 		}
 	}
-	s.others, err = parts[3].AsStrSlice()
+	if s.others, err = parts[3].AsStrSlice(); err != nil {
+		return s, err
+	}
+	s.clock, err = readClock(parts[4])
 	return s, err
 }
 

@@ -42,9 +42,16 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 	if n <= 0 {
 		return tier.Taken{Next: -1}, nil
 	}
+	served := m.workers.cfg.Lanes
+	if len(look.lanes) == 0 {
+		look.lanes = served
+	}
 	t, err := m.lookThrough(ctx, look, n, suspects)
 	if err != nil {
 		return tier.Taken{}, err
+	}
+	if len(served) > 0 {
+		t.rest.lanes = slices.DeleteFunc(t.rest.lanes, func(lane string) bool { return !slices.Contains(served, lane) })
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,7 +74,7 @@ type taking struct {
 
 func (m *Member) lookThrough(ctx context.Context, look sight, n, suspects int) (t taking, err error) {
 	q := m.workers.queue
-	keys := []string{q.WorkersKey(), q.QueueKey(), q.RingKey(), q.LanesKey(), q.LeasedKey()}
+	keys := []string{q.WorkersKey(), q.QueueKey(), q.RingKey(), q.LanesKey(), q.LeasedKey(), q.Events().LogKey(), q.ActiveKey(), q.WakeKey()}
 	args := append(m.identify(), millis(m.lease), strconv.Itoa(min(n, maxBatch)), strconv.Itoa(suspects), strconv.Itoa(takeOverPage), strconv.Itoa(takeOverLanes))
 	for i, lane := range look.lanes {
 		from := "-"
@@ -140,7 +147,7 @@ func readTaken(lanes []string, m rueidis.RedisMessage) (jobs []leasedJob, err er
 			deliveries[entry] = int(n)
 		}
 		for _, entry := range entries {
-			job, ok, err := readJob(lanes[lane-1], entry, 0)
+			job, ok, err := readEntry(lanes[lane-1], entry, 0)
 			if err != nil {
 				return nil, err
 			}

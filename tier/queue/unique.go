@@ -38,7 +38,7 @@ type Conflict string
 const (
 	Keep    Conflict = "k" // it is dropped, and the other one's id answered
 	Refuse  Conflict = "x" // it is refused, with a *UniqueError
-	Replace Conflict = "r" // the other one carries its message, terms and time from now on; of an active one, it runs after that
+	Replace Conflict = "r" // the other one carries its message, terms, time and this Unique from now on, with all attempts before it; of an active one, it runs after that
 )
 
 // UniqueError says which job has the unique key.

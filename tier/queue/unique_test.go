@@ -20,7 +20,7 @@ func (f *fixture) unique(u queue.Unique, data string, delay time.Duration) queue
 	return receipts[0]
 }
 
-// TestUnique (B129, B133): of a unique key there is one job, for as long as it says; then the next one is taken.
+// TestUnique (B117, B129, B133): of a unique key there is one job, for as long as it says; then the next one is taken.
 func TestUnique(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		for _, tc := range []struct {
@@ -118,6 +118,38 @@ func TestUniqueReplaced(t *testing.T) {
 		receipts, err = f.jobs.EnqueueMany(f.ctx, []queue.Job{{Lane: "z", Unique: u, Message: codec.Message{Data: []byte("14")}}})
 		require.NoError(t, err, "in a lane that is asked for")
 		require.True(t, receipts[0].Existing)
+	})
+}
+
+// TestUniqueReplacedWhole: who is replaced has the time of the one that replaces it, and has its key for as long as that says,
+// with all attempts before it, wherever it was.
+func TestUniqueReplacedWhole(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		u := queue.Unique{Key: "k", Conflict: queue.Replace}
+		m := f.join(f.workers)
+		id := f.unique(u, "0", 0).ID
+		f.commit(m, again(f.read(m, 1)[0], 0))
+		_, err := m.Due(f.ctx, 1)
+		require.NoError(t, err)
+		require.Equal(t, queue.Receipt{ID: id, Existing: true}, f.unique(u, "1", time.Hour))
+		info := f.get(id)
+		require.Equal(t, queue.Scheduled, info.State, "it was ready")
+		require.Zero(t, info.Attempts)
+		require.Greater(t, time.Until(info.At), 50*time.Minute)
+		require.Equal(t, "0", f.text("EXISTS", f.queue.LaneKey(queue.DefaultLane)))
+
+		require.True(t, f.unique(u, "2", 0).Existing)
+		f.commit(m, again(f.read(m, 1)[0], time.Hour))
+		require.Equal(t, 1, f.get(id).Attempts)
+		u.Until, u.For = queue.UntilTime, time.Hour
+		require.True(t, f.unique(u, "3", 0).Existing)
+		l := f.read(m, 1)[0]
+		require.Equal(t, "3", string(l.Records[0].Data))
+		require.Equal(t, 1, l.Deliveries)
+		f.settle(m, l)
+		u.Conflict = queue.Refuse
+		require.Error(t, f.unique(u, "4", 0).Err, "a period ends with its time")
 	})
 }
 

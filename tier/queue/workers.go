@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,14 @@ type WorkersConfig struct {
 	// workers, its own, and another is refused. At least 500 ms. Short, a pause of the process costs repeats; long, what a
 	// crashed process held waits.
 	Lease time.Duration
+	// Lanes are the only ones that are served, at most [MaxServedLanes]; none: all are. What is scheduled, and whatever else is to be
+	// done for a queue, its members do for all lanes. They do not hear that there is something to do: they look every 1.5 s, so a
+	// job may wait that long for those that are idle.
+	Lanes []string
 }
+
+// MaxServedLanes is how many lanes workers that do not serve all can have.
+const MaxServedLanes = maxHeads
 
 // Workers share the jobs of a queue: each job goes to one of them, and to another when it is not settled.
 type Workers struct {
@@ -40,6 +48,18 @@ func NewWorkers(client *tier.Client, cfg WorkersConfig) (*Workers, error) {
 	if cfg.Lease != 0 && cfg.Lease < MinLease {
 		return nil, fmt.Errorf("%w: workers of %s: a lease of %s is below %s", ErrBadCall, cfg.Queue, cfg.Lease, MinLease)
 	}
+	if len(cfg.Lanes) > MaxServedLanes {
+		return nil, fmt.Errorf("%w: workers of %s: %d lanes, at most %d: leave them out to serve all", ErrBadCall, cfg.Queue, len(cfg.Lanes), MaxServedLanes)
+	}
+	for i, lane := range cfg.Lanes {
+		if err := tier.CheckName("lane", lane); err != nil {
+			return nil, err
+		}
+		if slices.Contains(cfg.Lanes[:i], lane) {
+			return nil, fmt.Errorf("%w: workers of %s: lane %s is there twice", ErrBadCall, cfg.Queue, lane)
+		}
+	}
+	cfg.Lanes = slices.Clone(cfg.Lanes)
 	cfg.Lease = cfg.Lease.Truncate(time.Millisecond)
 	return &Workers{client: client, queue: tier.Queue(cfg.Queue), cfg: cfg}, nil
 }
@@ -55,12 +75,12 @@ func (w *Workers) Join(ctx context.Context, prefix string) (*Member, error) {
 	if err := tier.CheckName("worker", name); err != nil {
 		return nil, err
 	}
-	m := &Member{workers: w, name: name, held: holdings{}}
+	m := &Member{workers: w, name: name, held: holdings{}, ring: w.cfg.Lanes}
 	s, err := m.syncLanes(ctx, nil) // of a new name there is nothing to be found
 	if err != nil {
 		return nil, err
 	}
-	if m.number, m.lease = s.number, s.lease; m.lease < MinLease {
+	if m.number, m.lease, m.clock = s.number, s.lease, s.clock; m.lease < MinLease {
 		return nil, fmt.Errorf("queue: %s: its lease of %s is below %s: set another one", w.queue, m.lease, MinLease)
 	}
 	if w.cfg.Lease != 0 && m.lease != w.cfg.Lease {

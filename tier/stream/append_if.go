@@ -62,7 +62,7 @@ func (w *Writer) AppendIf(ctx context.Context, ms []codec.Message, conditions ..
 		return nil, err
 	}
 	only.stream = w.place.addr.String()
-	return w.append(ctx, ms, 0, only)
+	return w.append(ctx, ms, parcel{only: only})
 }
 
 // expected is what must hold for a call.
@@ -93,8 +93,8 @@ func expectedOf(conditions []Condition, isKeyed bool) (*expected, error) {
 			e.keys, e.versions = append(e.keys, c.key), append(e.versions, want)
 		}
 	}
-	if len(e.keys) > maxBatch {
-		return nil, &TooLargeError{What: "conditions", Size: len(e.keys), Limit: maxBatch}
+	if len(e.keys) > MaxBatch {
+		return nil, &TooLargeError{What: "conditions", Size: len(e.keys), Limit: MaxBatch}
 	}
 	return &e, nil
 }

@@ -232,7 +232,7 @@ func TestConflictIsNoted(t *testing.T) {
 			m, err := f.client.Run(f.ctx, tier.Call{
 				Script: script(t, "append_if"),
 				Keys:   []string{f.log(), f.addr().ProducerKey("aa"), tier.ScopeKey(f.addr().Scope), f.addr().IndexKey("k")},
-				Args:   []string{number, "60000", strconv.Itoa(id.Node), "stream:orders", "ORD keyed", "0-0", "", want, "1", encoded(t, "k")},
+				Args:   []string{number, "60000", strconv.Itoa(id.Node), "stream:orders", "ORD keyed", "0-0", "", "7", "", want, "1", encoded(t, "k")},
 			})
 			require.NoError(t, err)
 			parts, err := m.ToArray()
@@ -261,82 +261,84 @@ func TestConflictIsNoted(t *testing.T) {
 
 // TestConflictThroughFaults (B74): replies that are lost change neither what wins nor what conflicts.
 func TestConflictThroughFaults(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			f, proxy := setUpProxied(t, tiertest.Private(t, kind))
-			f.load(sources(t)["append_if"])
-			w := f.keyedWriter()
-			for version := range uint64(5) {
-				for _, conflicts := range []bool{false, true} {
-					proxy.DropReplies(1, runs(sources(t)["append_if"]))
-					_, err := w.AppendIf(f.ctx, keyedMessages("a", "b"), stream.ExpectVersion("a", version), stream.ExpectVersion("b", version))
-					require.Equal(t, conflicts, errors.As(err, new(*stream.ConflictError)), "%v", err)
-					require.True(t, conflicts || err == nil, "%v", err)
-				}
+	tiertest.EachPrivate(t, func(t *testing.T, s *tiertest.Server) {
+		f, proxy := setUpProxied(t, s)
+		f.load(sources(t)["append_if"])
+		w := f.keyedWriter()
+		for version := range uint64(5) {
+			for _, conflicts := range []bool{false, true} {
+				proxy.DropReplies(1, runs(sources(t)["append_if"]))
+				_, err := w.AppendIf(f.ctx, keyedMessages("a", "b"), stream.ExpectVersion("a", version), stream.ExpectVersion("b", version))
+				require.Equal(t, conflicts, errors.As(err, new(*stream.ConflictError)), "%v", err)
+				require.True(t, conflicts || err == nil, "%v", err)
 			}
-			require.Equal(t, 10, proxy.Dropped())
-			require.Len(t, f.index("a"), 5)
-			require.Equal(t, indexOf(f.all(), "b"), f.index("b"))
-		})
-	}
+		}
+		require.Equal(t, 10, proxy.Dropped())
+		require.Len(t, f.index("a"), 5)
+		require.Equal(t, indexOf(f.all(), "b"), f.index("b"))
+	})
 }
 
 // TestVersionsModel: random appends, with and without conditions, against a twin that only counts.
 func TestVersionsModel(t *testing.T) {
-	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
-		rapid.Check(t, func(rt *rapid.T) {
-			f := setUp(t, s)
-			writers := []*stream.Writer{f.keyedWriter(), f.keyedWriter()}
-			twin := map[string]uint64{}
-			var log []string
-			key := rapid.SampledFrom([]string{"a", "b", "c", "d"})
-			rt.Repeat(map[string]func(*rapid.T){
-				"append": func(rt *rapid.T) {
-					keys := rapid.SliceOfN(key, 1, 5).Draw(rt, "keys")
-					_, err := rapid.SampledFrom(writers).Draw(rt, "writer").AppendBatch(f.ctx, keyedMessages(keys...))
-					require.NoError(rt, err)
-					for _, k := range keys {
-						twin[k]++
-						log = append(log, k)
-					}
-				},
-				"append if": func(rt *rapid.T) {
-					keys := rapid.SliceOfN(key, 1, 5).Draw(rt, "keys")
-					var conditions []stream.Condition
-					holds := true
-					for _, k := range rapid.SliceOfNDistinct(key, 1, 3, rapid.ID).Draw(rt, "expected") {
-						off := rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "off")
-						holds = holds && off == 0
-						conditions = append(conditions, stream.ExpectVersion(k, twin[k]+off))
-					}
-					_, err := rapid.SampledFrom(writers).Draw(rt, "writer").AppendIf(f.ctx, keyedMessages(keys...), conditions...)
-					require.Equal(rt, holds, err == nil, "%v", err)
-					if !holds {
-						require.ErrorAs(rt, err, new(*stream.ConflictError))
-						return
-					}
-					for _, k := range keys {
-						twin[k]++
-						log = append(log, k)
-					}
-				},
-				"": func(rt *rapid.T) {},
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.RedisCluster} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			server := tiertest.Shared(t, kind)
+			client := tiertest.Dial(t, server)
+			rapid.Check(t, func(rt *rapid.T) {
+				f := setUpWith(t, server, client)
+				writers := []*stream.Writer{f.keyedWriter(), f.keyedWriter()}
+				twin := map[string]uint64{}
+				var log []string
+				key := rapid.SampledFrom([]string{"a", "b", "c", "d"})
+				rt.Repeat(map[string]func(*rapid.T){
+					"append": func(rt *rapid.T) {
+						keys := rapid.SliceOfN(key, 1, 5).Draw(rt, "keys")
+						_, err := rapid.SampledFrom(writers).Draw(rt, "writer").AppendBatch(f.ctx, keyedMessages(keys...))
+						require.NoError(rt, err)
+						for _, k := range keys {
+							twin[k]++
+							log = append(log, k)
+						}
+					},
+					"append if": func(rt *rapid.T) {
+						keys := rapid.SliceOfN(key, 1, 5).Draw(rt, "keys")
+						var conditions []stream.Condition
+						holds := true
+						for _, k := range rapid.SliceOfNDistinct(key, 1, 3, rapid.ID).Draw(rt, "expected") {
+							off := rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(rt, "off")
+							holds = holds && off == 0
+							conditions = append(conditions, stream.ExpectVersion(k, twin[k]+off))
+						}
+						_, err := rapid.SampledFrom(writers).Draw(rt, "writer").AppendIf(f.ctx, keyedMessages(keys...), conditions...)
+						require.Equal(rt, holds, err == nil, "%v", err)
+						if !holds {
+							require.ErrorAs(rt, err, new(*stream.ConflictError))
+							return
+						}
+						for _, k := range keys {
+							twin[k]++
+							log = append(log, k)
+						}
+					},
+					"": func(rt *rapid.T) {},
+				})
+				if len(log) == 0 {
+					return
+				}
+				all := f.all()
+				require.Len(rt, all, len(log))
+				for i := range all {
+					require.Equal(rt, log[i], all[i].Key)
+				}
+				for k, version := range twin {
+					require.Len(rt, f.index(k), int(version))
+					require.Equal(rt, indexOf(all, k), f.index(k))
+				}
 			})
-			if len(log) == 0 {
-				return
-			}
-			all := f.all()
-			require.Len(rt, all, len(log))
-			for i := range all {
-				require.Equal(rt, log[i], all[i].Key)
-			}
-			for k, version := range twin {
-				require.Len(rt, f.index(k), int(version))
-				require.Equal(rt, indexOf(all, k), f.index(k))
-			}
 		})
-	})
+	}
 }
 
 // TestVersionsAfterFlush: a server that lost everything is told of the stream again, and versions begin anew: who expects

@@ -12,9 +12,16 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
+// Limits of one call of a Writer.
 const (
-	maxBatch      = 4096    // messages of one call
-	maxBatchBytes = 8 << 20 // of one call
+	MaxBatch      = 4096    // messages
+	MaxBatchBytes = 8 << 20 // of them, encoded
+)
+
+// DefaultMaxMessage is the largest message, encoded, in bytes, where WriterConfig has no other.
+const DefaultMaxMessage = 1 << 20
+
+const (
 	shareMessages = 500     // callers share a call up to this many messages
 	shareBytes    = 1 << 20 // and this many bytes
 	callsInFlight = 8       // of one write, as many as a producer key has receipts
@@ -118,7 +125,7 @@ func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 	if s.named {
 		ttl = 0
 	}
-	args := make([]string, 0, 6+len(b.messages))
+	args := make([]string, 0, 8+len(b.messages))
 	args = append(args,
 		strconv.FormatUint(b.number, 10),
 		strconv.FormatInt(ttl, 10),
@@ -126,6 +133,8 @@ func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 		tier.StreamField(addr.Stream),
 		b.identity.text(),
 		s.above.load().String(),
+		b.follows,
+		strconv.Itoa(s.receipts(b)),
 	)
 	keys := []string{addr.LogKey(), addr.ProducerKey(s.producer), tier.ScopeKey(addr.Scope)}
 	script := appendScript

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -151,7 +152,7 @@ func (c *commitment) call(ctx context.Context, entries []tier.Ending) (tier.Call
 	}
 	a := c.place.addr
 	keys := []string{a.LogKey(), c.fence, a.RetryKey(c.name), a.OpenKey(c.name), a.DeadKey(c.name), tier.ScopeKey(a.Scope)}
-	args := append([]string{c.name, c.member, c.number, c.commit, c.at, c.above, c.passed, c.node}, c.declared...)
+	args := append([]string{c.name, c.member, c.number, c.commit, c.at, c.above, c.passed, c.node, strconv.Itoa(len(c.keys))}, c.declared...)
 	return tier.Call{Script: commitScript, Keys: append(keys, c.keys...), Args: slices.Concat(args, c.body)}, nil
 }
 
@@ -252,25 +253,24 @@ func (c *commitment) target(key, field, declared string) string {
 }
 
 // rawMessages are the bytes of the messages of a pack that are given up, as they stand in the log, and how many it has;
-// empty for a whole entry, which the script copies, and for one that was trimmed.
+// empty for a whole entry, which the script copies, or the msgpack of its fields when only the archive has it, and for one that was trimmed.
 func (p *place) rawMessages(ctx context.Context, e *tier.Ending) (raw []string, of int, err error) {
 	raw = make([]string, len(e.Dead))
 	var pack string
 	for i, d := range e.Dead {
-		if d.Index < 0 {
+		if d.Index < 0 && p.past == nil {
 			continue
 		}
 		if pack == "" {
-			key, id := p.addr.LogKey(), e.Entry.String()
-			reply, err := p.client.Do(ctx, key, p.client.B().Xrange().Key(key).Start(id).End(id).Build())
-			if err != nil {
-				return nil, 0, err
-			}
-			entries, err := entriesOf(reply)
-			if err != nil || len(entries) == 0 {
+			entry, ok, err := p.entry(ctx, e.Entry)
+			if err != nil || !ok {
 				return raw, 0, err
 			}
-			pack = codec.PackField(entries[0])
+			if d.Index < 0 {
+				raw[i] = packed(entry.Fields)
+				continue
+			}
+			pack = codec.PackField(entry)
 			if of, err = codec.PackLen([]byte(pack)); err != nil {
 				return nil, 0, fmt.Errorf("stream: dead letter of %s: %w", e.Entry, err)
 			}
@@ -282,4 +282,13 @@ func (p *place) rawMessages(ctx context.Context, e *tier.Ending) (raw []string, 
 		raw[i] = string(message)
 	}
 	return raw, of, nil
+}
+
+// packed is a list of strings as msgpack.
+func packed(list []string) string {
+	b := binary.BigEndian.AppendUint32([]byte{0xdd}, uint32(len(list)))
+	for _, s := range list {
+		b = append(binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(len(s))), s...)
+	}
+	return stringOf(b)
 }

@@ -58,7 +58,7 @@ func GroupDetails(ctx context.Context, client *tier.Client, address string) ([]G
 	if err != nil || len(groups) == 0 {
 		return nil, err
 	}
-	p, err := newPlace(client, address)
+	p, err := newLogPlace(client, address)
 	if err != nil {
 		return nil, err
 	}

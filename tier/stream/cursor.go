@@ -20,6 +20,9 @@ type CursorConfig struct {
 	// another is refused. At least 500 ms. Short, a pause of the process makes it change hands; long, nothing is handled for
 	// so long after a crash.
 	Lease time.Duration
+	// Past has what the log has no more: a cursor that begins below the log's first entry reads it there, and then goes over to
+	// the log, without a gap. Nil: it begins with what the log has.
+	Past Past
 }
 
 // Cursor is a named place in a stream that has at most one owner at a time, who alone moves it: order holds across
@@ -31,11 +34,17 @@ type Cursor struct {
 
 // NewCursor checks the configuration. It sends nothing.
 func NewCursor(client *tier.Client, cfg CursorConfig) (*Cursor, error) {
-	g, err := newGroup(client, "cursor", GroupConfig(cfg))
+	place, err := newPlace(client, cfg.Address)
 	if err != nil {
 		return nil, err
 	}
-	return &Cursor{place: g.place, cfg: CursorConfig(g.cfg)}, nil
+	place.past = cfg.Past
+	g, err := newGroup(place, "cursor", cfg.group())
+	if err != nil {
+		return nil, err
+	}
+	cfg.Lease = g.cfg.Lease
+	return &Cursor{place: place, cfg: cfg}, nil
 }
 
 // Name of the cursor.
@@ -65,8 +74,10 @@ func (c *Cursor) Join(ctx context.Context, prefix string) (*Owner, error) {
 
 // group is one of the same name and start, for what both have alike.
 func (c *Cursor) group() *Group {
-	return &Group{place: c.place, cfg: GroupConfig(c.cfg)}
+	return &Group{place: c.place, cfg: c.cfg.group()}
 }
+
+func (c *CursorConfig) group() GroupConfig { return GroupConfig{c.Address, c.Name, c.Start, c.Lease} }
 
 // Reset moves the cursor to another start, with all that it had parked forgotten. Its owner is refused once and goes on
 // from there. What the log has up to now counts as a replay.

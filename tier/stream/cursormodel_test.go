@@ -31,35 +31,31 @@ type cursorModel struct {
 // nothing; each entry is through once, and so are its outputs; the checkpoint does not go back; and nothing is given out
 // before what stands before it.
 func TestCursorModel(t *testing.T) {
-	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			f, proxy := setUpProxied(t, tiertest.Shared(t, kind))
-			advance, commit := runs(sources(t)["advance"]), runs(sources(t)["commit"])
-			f.load(sources(t)["advance"])
-			f.load(sources(t)["commit"])
-			n := 0
-			rapid.Check(t, func(t *rapid.T) {
-				n++
-				f.address = fmt.Sprintf("%s/orders%d", f.addr().Scope, n)
-				m := &cursorModel{f: f, t: t, proxy: proxy, twin: &cursorTwin{}}
-				m.commits = func(cmd []string) bool { return advance(cmd) || commit(cmd) }
-				defer f.do("DEL", tier.ScopeKey(f.addr().Scope)) // for its brands
-				defer f.do("DEL", f.log())
-				defer f.do("DEL", m.out().LogKey())
-				m.w, m.c = f.writer(stream.WriterConfig{}), f.cursor("c", stream.Head(), time.Minute)
-				m.append(3)
-				m.twin.anew()
-				for range 3 {
-					m.join()
-				}
-				for range 4 { // an owner is to go through much
-					t.Repeat(m.actions())
-				}
-				m.finish()
-			})
-		})
-	}
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	advance, commit := runs(sources(t)["advance"]), runs(sources(t)["commit"])
+	f.load(sources(t)["advance"])
+	f.load(sources(t)["commit"])
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		f.address = fmt.Sprintf("%s/orders%d", f.addr().Scope, n)
+		m := &cursorModel{f: f, t: t, proxy: proxy, twin: &cursorTwin{}}
+		m.commits = func(cmd []string) bool { return advance(cmd) || commit(cmd) }
+		defer f.do("DEL", tier.ScopeKey(f.addr().Scope)) // for its brands
+		defer f.do("DEL", f.log())
+		defer f.do("DEL", m.out().LogKey())
+		m.w, m.c = f.writer(stream.WriterConfig{}), f.cursor("c", stream.Head(), time.Minute)
+		m.append(3)
+		m.twin.anew()
+		for range 3 {
+			m.join()
+		}
+		for range 4 { // an owner is to go through much
+			t.Repeat(m.actions())
+		}
+		m.finish()
+	})
 }
 
 func (m *cursorModel) actions() map[string]func(*rapid.T) {

@@ -70,7 +70,7 @@ type letters struct {
 }
 
 func newLetters(client *tier.Client, address, group string) (*letters, error) {
-	p, err := newPlace(client, address)
+	p, err := newLogPlace(client, address)
 	if err == nil {
 		err = tier.CheckName("group", group)
 	}

@@ -300,62 +300,59 @@ func TestRedriveRefused(t *testing.T) {
 // each message in exactly one place every time; repeated, it gets to its end and does nothing twice.
 func TestRedriveCutShort(t *testing.T) {
 	const n = 1000
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			f, proxy := setUpProxied(t, tiertest.Private(t, kind))
-			m := f.join(f.group("g", stream.Head(), lease))
-			f.append(f.writer(stream.WriterConfig{}), n)
-			leased := f.read(m, n)
-			require.NoError(t, m.Commit(f.ctx, lettersOf(heldOf(leased), "r")))
-			letters := f.dead()
-			require.Len(t, letters, n)
-			src := sources(t)["redrive"]
-			f.load(src)
-			calls := 0
-			third := func(cmd []string) bool {
-				if !runs(src)(cmd) {
-					return false
-				}
-				calls++
-				return calls%3 == 0
+	tiertest.EachPrivate(t, func(t *testing.T, s *tiertest.Server) {
+		f, proxy := setUpProxied(t, s)
+		m := f.join(f.group("g", stream.Head(), lease))
+		f.append(f.writer(stream.WriterConfig{}), n)
+		leased := f.read(m, n)
+		require.NoError(t, m.Commit(f.ctx, lettersOf(heldOf(leased), "r")))
+		letters := f.dead()
+		require.Len(t, letters, n)
+		src := sources(t)["redrive"]
+		f.load(src)
+		calls := 0
+		third := func(cmd []string) bool {
+			if !runs(src)(cmd) {
+				return false
 			}
-			cuts, done := 0, 0
-			for {
-				if cuts%2 == 0 {
-					proxy.DropReplies(1, third)
-				} else {
-					proxy.DropRequests(1, third)
-				}
-				r, err := stream.Redrive(f.ctx, f.client, f.address, "g", letterIDs(letters))
-				places := f.parked()
-				require.GreaterOrEqual(t, len(places), done)
-				done = len(places)
-				for _, l := range f.dead() {
-					places = append(places, l.Entry)
-				}
-				slices.SortFunc(places, codec.EntryID.Compare)
-				require.Equal(t, entriesOf(leased), places)
-				require.Empty(t, f.pending("g"))
-				if err == nil {
-					require.Equal(t, len(letters), r.Redriven+r.Gone)
-					break
-				}
-				require.True(t, tier.OutcomeUnknown(err), "%v", err)
-				cuts++
-				letters = append(f.dead(), letters[:min(10, len(letters))]...) // some of those that are gone, too
-				if len(f.dead()) == 0 {
-					break
-				}
+			calls++
+			return calls%3 == 0
+		}
+		cuts, done := 0, 0
+		for {
+			if cuts%2 == 0 {
+				proxy.DropReplies(1, third)
+			} else {
+				proxy.DropRequests(1, third)
 			}
-			require.Positive(t, cuts)
-			require.Len(t, f.parked(), n)
-			for _, l := range f.takesDue(m, n) {
-				require.Equal(t, 1, l.Deliveries)
-				require.Nil(t, l.Open)
+			r, err := stream.Redrive(f.ctx, f.client, f.address, "g", letterIDs(letters))
+			places := f.parked()
+			require.GreaterOrEqual(t, len(places), done)
+			done = len(places)
+			for _, l := range f.dead() {
+				places = append(places, l.Entry)
 			}
-		})
-	}
+			slices.SortFunc(places, codec.EntryID.Compare)
+			require.Equal(t, entriesOf(leased), places)
+			require.Empty(t, f.pending("g"))
+			if err == nil {
+				require.Equal(t, len(letters), r.Redriven+r.Gone)
+				break
+			}
+			require.True(t, tier.OutcomeUnknown(err), "%v", err)
+			cuts++
+			letters = append(f.dead(), letters[:min(10, len(letters))]...) // some of those that are gone, too
+			if len(f.dead()) == 0 {
+				break
+			}
+		}
+		require.Positive(t, cuts)
+		require.Len(t, f.parked(), n)
+		for _, l := range f.takesDue(m, n) {
+			require.Equal(t, 1, l.Deliveries)
+			require.Nil(t, l.Open)
+		}
+	})
 }
 
 // TestDeadLetterBlocksNothing (B117): a message that was appended once under a key and is dead now keeps nobody from

@@ -17,7 +17,7 @@ func (m *Member) Due(ctx context.Context, n int) (tier.Taken, error) {
 	if n <= 0 {
 		return tier.Taken{Next: -1}, nil
 	}
-	reply, err := m.run(ctx, dueScript, m.fetchKeys(), append(m.identify(), strconv.Itoa(min(n, maxBatch)))...)
+	reply, err := m.run(ctx, dueScript, m.fetchKeys(), append(m.identify(), strconv.Itoa(min(n, MaxBatch)))...)
 	if err != nil {
 		return tier.Taken{}, err
 	}

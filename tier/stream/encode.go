@@ -12,12 +12,13 @@ type parcel struct {
 	keys     []string // of the messages, of a keyed stream
 	bytes    int
 	number   uint64    // of a named producer, the position in its source
+	follows  string    // what the producer's last position has to be; empty: any
 	only     *expected // if that holds; nil: in any case
 }
 
 func (w *Writer) encode(ms []codec.Message) (p parcel, err error) {
-	if len(ms) > maxBatch {
-		return p, &TooLargeError{What: "batch, messages", Size: len(ms), Limit: maxBatch}
+	if len(ms) > MaxBatch {
+		return p, &TooLargeError{What: "batch, messages", Size: len(ms), Limit: MaxBatch}
 	}
 	p.messages = make([]string, len(ms))
 	if w.cfg.Keyed {
@@ -34,24 +35,15 @@ func (w *Writer) encode(ms []codec.Message) (p parcel, err error) {
 		}
 		p.bytes += len(p.messages[i])
 	}
-	if p.bytes > maxBatchBytes {
-		return p, &TooLargeError{What: "batch, bytes", Size: p.bytes, Limit: maxBatchBytes}
+	if p.bytes > MaxBatchBytes {
+		return p, &TooLargeError{What: "batch, bytes", Size: p.bytes, Limit: MaxBatchBytes}
 	}
 	return p, nil
 }
 
-// What the encoding adds at most, to a message and to each header.
-const (
-	envelopeBytes = 24
-	headerBytes   = 6
-)
-
 func (w *Writer) encodeOne(m *codec.Message) (string, error) {
-	size := envelopeBytes + len(m.Type) + len(m.Key) + len(m.Data)
-	for i := range m.Headers {
-		size += headerBytes + len(m.Headers[i].Key) + len(m.Headers[i].Value)
-	}
-	if size > w.cfg.MaxMessage+envelopeBytes+headerBytes*codec.MaxHeaders { // too large without encoding it
+	size := m.Size()
+	if size > w.cfg.MaxMessage+codec.SizeSlack { // too large without encoding it
 		return "", &TooLargeError{What: "message, bytes", Size: size, Limit: w.cfg.MaxMessage}
 	}
 	b, err := codec.AppendMessage(make([]byte, 0, size), m)

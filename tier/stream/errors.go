@@ -36,6 +36,8 @@ var (
 	ErrAlreadyAppended = errors.New("stream: this or a later position of the producer was appended before")
 	// ErrPositionReused: a named producer's position was appended before, with another number of messages.
 	ErrPositionReused = errors.New("stream: this position of the producer was appended with other messages")
+	// ErrProducerMoved: a named producer's last position is another than the one that the call follows. Nothing was written.
+	ErrProducerMoved = errors.New("stream: the producer's last position is not the one that this call follows: another process appends under its name, or has until now; read Position, and go on from there")
 	// ErrNotRunning: Publish needs Run.
 	ErrNotRunning = errors.New("stream: Publish needs Writer.Run: start it, and wait for Ready")
 	// ErrSweepLost: the right to trim the streams of a scope is another's, or its lease has ended. Nothing went.
@@ -153,6 +155,32 @@ type TooLargeError struct {
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("stream: %s: %d, at most %d: store large payloads elsewhere and send their name, or split the batch", e.What, e.Size, e.Limit)
 }
+
+// ErrArchiveAhead: the archive has more of the stream than its reader knows: read its manifest again.
+var ErrArchiveAhead = errors.New("stream: the archive has more of the stream than was read of it")
+
+// ErrLogMoved: a log that had lost its end has given ids since it was looked at, maybe below what is archived: look again.
+var ErrLogMoved = errors.New("stream: the log had lost its end, and has given ids since it was looked at")
+
+// GapError ends a read that comes to entries which neither the log nor its archive has.
+type GapError struct {
+	Stream string
+	From   codec.EntryID // what was to be read next
+	First  codec.EntryID // the first entry from there on that exists; zero: none yet
+}
+
+func (e *GapError) Error() string {
+	if e.First.IsZero() {
+		return fmt.Sprintf("stream: %s: entries from %s on are gone, and no archive has them: start again to read what comes next", e.Stream, e.From)
+	}
+	return fmt.Sprintf("stream: %s: entries from %s on are gone, and no archive has them, up to %s (%s): read on from there", e.Stream, e.From, e.First, e.First.Time().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+}
+
+// ErrGap is matched by every *GapError, and so is ErrTrimmed.
+var ErrGap = errors.New("stream: gap")
+
+// Is makes errors.Is(err, ErrGap) and errors.Is(err, ErrTrimmed) true.
+func (e *GapError) Is(target error) bool { return target == ErrGap || target == ErrTrimmed }
 
 // TrimmedError ends a read that counts on history which is gone.
 type TrimmedError struct {

@@ -47,10 +47,18 @@ func (g *Group) reachable(ctx context.Context, start Start) error {
 	return &FutureStartError{Group: g.cfg.Name, Start: start.at, End: info.Last, Now: now}
 }
 
-// creatable is reachable for a group that may exist: it keeps its place, whatever start is asked for.
+// startable refuses a start that lies in the future, or in the archive.
+func (g *Group) startable(ctx context.Context, start Start) error {
+	if err := g.reachable(ctx, start); err != nil {
+		return err
+	}
+	return g.inLog(ctx, start)
+}
+
+// creatable is startable for a group that may exist: it keeps its place, whatever start is asked for.
 func (g *Group) creatable(ctx context.Context) error {
-	err := g.reachable(ctx, g.cfg.Start)
-	if _, future := err.(*FutureStartError); !future {
+	err := g.startable(ctx, g.cfg.Start)
+	if !errors.Is(err, ErrBadCall) {
 		return err
 	}
 	if _, absent := g.row(ctx); !errors.Is(absent, tier.ErrNoGroup) {

@@ -51,15 +51,15 @@ func (e *LeaseDiffersError) Error() string {
 
 // NewGroup checks the configuration. It sends nothing.
 func NewGroup(client *tier.Client, cfg GroupConfig) (*Group, error) {
-	return newGroup(client, "group", cfg)
-}
-
-// newGroup is NewGroup for a cursor as well, which is configured in the same way: kind is what errors call it.
-func newGroup(client *tier.Client, kind string, cfg GroupConfig) (*Group, error) {
-	place, err := newPlace(client, cfg.Address)
+	place, err := newLogPlace(client, cfg.Address)
 	if err != nil {
 		return nil, err
 	}
+	return newGroup(place, "group", cfg)
+}
+
+// newGroup is NewGroup for a cursor as well, which is configured in the same way: kind is what errors call it.
+func newGroup(place *place, kind string, cfg GroupConfig) (*Group, error) {
 	if err := tier.CheckName(kind, cfg.Name); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (g *Group) Address() tier.Address { return g.place.addr }
 // Create creates the group at its start, and an empty stream if there is none. A group that exists stays as it is, and
 // one that the server has lost is made again where it was.
 //
-// Errors: ErrStreamRemoved, *NameTakenError, *LeaseDiffersError, *FutureStartError.
+// Errors: ErrStreamRemoved, *NameTakenError, *LeaseDiffersError, *FutureStartError, *ArchivedStartError.
 func (g *Group) Create(ctx context.Context) error {
 	_, err := g.createNew(ctx)
 	return err
@@ -160,12 +160,12 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 // Reset moves the group to another start. What is pending is forgotten, its number is returned; members at work are
 // refused once and go on from the new start.
 //
-// Errors: tier.ErrNoGroup, *FutureStartError.
+// Errors: tier.ErrNoGroup, *FutureStartError, *ArchivedStartError.
 func (g *Group) Reset(ctx context.Context, start Start) (forgotten int, err error) {
 	if start.kind == startNone {
 		return 0, fmt.Errorf("%w: reset of group %s: declare where it starts", ErrBadCall, g.cfg.Name)
 	}
-	if err := g.reachable(ctx, start); err != nil {
+	if err := g.startable(ctx, start); err != nil {
 		return 0, err
 	}
 	m, err := g.place.client.Run(ctx, tier.Call{

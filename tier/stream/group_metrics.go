@@ -54,7 +54,7 @@ func newPlaces(client *tier.Client, addresses []string) ([]*place, error) {
 	places := make([]*place, len(addresses))
 	for i, address := range addresses {
 		var err error
-		if places[i], err = newPlace(client, address); err != nil {
+		if places[i], err = newLogPlace(client, address); err != nil {
 			return nil, err
 		}
 	}

@@ -48,7 +48,7 @@ type GroupInfo struct {
 // Groups lists the groups of a stream, by name. A stream that does not exist has none. The list is in memory at once,
 // about 300 bytes for each group; they are asked for 250 at a time.
 func Groups(ctx context.Context, client *tier.Client, address string) ([]GroupInfo, error) {
-	p, err := newPlace(client, address)
+	p, err := newLogPlace(client, address)
 	if err != nil {
 		return nil, err
 	}

@@ -323,3 +323,20 @@ func TestParkedInALostGroup(t *testing.T) {
 		})
 	}
 }
+
+// TestOpenInALostGroup: what is noted of entries that were pending goes with the group, since they come again whole; what is noted of
+// parked ones stays.
+func TestOpenInALostGroup(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		l := newLossScene(t, s)
+		require.NoError(t, l.m.Commit(l.ctx, []tier.Ending{{Entry: l.entries[1], Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}}}))
+		back := tier.Returned{Held: tier.Held{Entry: l.entries[3], Deliveries: 1}, Open: []tier.Open{{Attempt: 2}}}
+		require.NoError(t, l.m.Release(l.ctx, []tier.Returned{back}, 0))
+		require.Equal(t, "2", l.text("HLEN", l.addr().OpenKey("g")))
+		l.do("XGROUP", "DESTROY", l.log(), "g")
+		_, err := l.m.Rebuild(l.ctx)
+		require.NoError(t, err)
+		require.Equal(t, "1", l.text("HLEN", l.addr().OpenKey("g")))
+		require.Equal(t, "1", l.text("HEXISTS", l.addr().OpenKey("g"), l.entries[1].String()))
+	})
+}

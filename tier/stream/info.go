@@ -112,11 +112,15 @@ func describe(ctx context.Context, client *tier.Client, infos []Info) error {
 		if err != nil {
 			return err
 		}
-		info := &infos[i]
-		info.Length, info.Added, info.Groups = number(parts[1]), number(parts[2]), number(parts[5])
-		info.First, info.Last = entryID(parts[3]), entryID(parts[4])
+		infos[i].take(parts)
 	}
 	return nil
+}
+
+// take reads a reply of describe.lua.
+func (i *Info) take(parts []rueidis.RedisMessage) {
+	i.Length, i.Added, i.Groups = number(parts[1]), number(parts[2]), number(parts[5])
+	i.First, i.Last = entryID(parts[3]), entryID(parts[4])
 }
 
 // ask is describe of one stream.

@@ -47,7 +47,11 @@ func setUpProxied(t testing.TB, s *tiertest.Server) (*fixture, *tiertest.Proxy) 
 }
 
 func setUpThrough(t testing.TB, s *tiertest.Server, via interface{ URL() string }) *fixture {
-	f := &fixture{t: t, ctx: testContext(t), server: s, client: tiertest.Dial(t, via)}
+	return setUpWith(t, s, tiertest.Dial(t, via))
+}
+
+func setUpWith(t testing.TB, s *tiertest.Server, client *tier.Client) *fixture {
+	f := &fixture{t: t, ctx: testContext(t), server: s, client: client}
 	f.raw = sync.OnceValue(func() rueidis.Client { return raw(t, s) })
 	f.address = tiertest.AuditedScope(t, s) + "/orders"
 	return f

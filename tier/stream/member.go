@@ -69,7 +69,7 @@ func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	keys := append(m.logAndOwners(), m.group.place.addr.GroupKey(m.group.cfg.Name))
-	reply, err := m.run(ctx, syncScript, keys, m.group.cfg.Name, m.name, strconv.Itoa(maxBatch))
+	reply, err := m.run(ctx, syncScript, keys, m.group.cfg.Name, m.name, strconv.Itoa(MaxBatch))
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +219,8 @@ func (m *Member) fenced(ctx context.Context, s *tier.Script, keys, args []string
 
 // bounded refuses more entries than a script can take.
 func bounded(entries int) error {
-	if entries > maxBatch {
-		return fmt.Errorf("%w: %d entries, at most %d", ErrBadCall, entries, maxBatch)
+	if entries > MaxBatch {
+		return fmt.Errorf("%w: %d entries, at most %d", ErrBadCall, entries, MaxBatch)
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ const MaxCounted = 100_000
 
 // PlanReset says what Reset would do, and changes nothing.
 //
-// Errors: tier.ErrNoGroup, ErrNoStream, ErrStreamRemoved, *FutureStartError.
+// Errors: tier.ErrNoGroup, ErrNoStream, ErrStreamRemoved, *FutureStartError, *ArchivedStartError.
 func (g *Group) PlanReset(ctx context.Context, start Start) (m Move, err error) {
-	if err := g.reachable(ctx, start); err != nil {
+	if err := g.startable(ctx, start); err != nil {
 		return m, err
 	}
 	if err := g.place.readable(ctx); err != nil {

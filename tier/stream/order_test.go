@@ -21,7 +21,7 @@ func orderMessages(s *tiertest.Server, few bool) int {
 	if s.Kind.Cluster() || few {
 		return 10_000
 	}
-	return 50_000
+	return 25_000
 }
 
 // TestOrder: whoever writes, and however, id order is position order, ids are unique and what was receipted, sequences

@@ -117,40 +117,37 @@ func TestFrozenServer(t *testing.T) {
 // TestFlushAll: a writer goes on after the server has lost everything, with the same brand and node number, and ids that
 // ascend beyond those that are gone; so does one that is opened later.
 func TestFlushAll(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			f := setUp(t, tiertest.Private(t, kind))
-			_, err := f.writer(stream.WriterConfig{Brand: "XYZ"}).Declare(f.ctx)
+	tiertest.EachPrivate(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		_, err := f.writer(stream.WriterConfig{Brand: "XYZ"}).Declare(f.ctx)
+		require.NoError(t, err)
+		w := f.writer(stream.WriterConfig{}) // not told the brand, which the name would not give
+		before, err := w.Declare(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, codec.Brand("XYZ"), before.Brand)
+		lost := f.append(w, 10)
+		f.run(w)
+		for range 3 {
+			f.do("FLUSHALL")
+			kept := f.append(w, 10)
+			o := f.publish(w, 1000)
+			require.NoError(t, w.Flush(f.ctx))
+			require.Equal(t, make([]error, 1000), o.errs)
+			require.Less(t, lost[9].String(), kept[0].String())
+			after, err := w.Declare(f.ctx)
 			require.NoError(t, err)
-			w := f.writer(stream.WriterConfig{}) // not told the brand, which the name would not give
-			before, err := w.Declare(f.ctx)
+			require.Equal(t, before, after)
+			node, err := f.client.RegisteredNode(f.ctx, f.addr().Scope)
 			require.NoError(t, err)
-			require.Equal(t, codec.Brand("XYZ"), before.Brand)
-			lost := f.append(w, 10)
-			f.run(w)
-			for range 3 {
-				f.do("FLUSHALL")
-				kept := f.append(w, 10)
-				o := f.publish(w, 1000)
-				require.NoError(t, w.Flush(f.ctx))
-				require.Equal(t, make([]error, 1000), o.errs)
-				require.Less(t, lost[9].String(), kept[0].String())
-				after, err := w.Declare(f.ctx)
-				require.NoError(t, err)
-				require.Equal(t, before, after)
-				node, err := f.client.RegisteredNode(f.ctx, f.addr().Scope)
-				require.NoError(t, err)
-				require.Equal(t, before.Node, node)
-				require.Equal(t, tier.Wire, f.text("GET", tier.VersionKey))
-				records := f.all()
-				requireAscending(t, records)
-				require.Equal(t, append(kept, o.ids...), idsOf(records))
-				lost = o.ids[990:]
-			}
-			require.NoError(t, stream.Check(f.ctx, f.client, f.addr().Scope))
-		})
-	}
+			require.Equal(t, before.Node, node)
+			require.Equal(t, tier.Wire, f.text("GET", tier.VersionKey))
+			records := f.all()
+			requireAscending(t, records)
+			require.Equal(t, append(kept, o.ids...), idsOf(records))
+			lost = o.ids[990:]
+		}
+		require.NoError(t, stream.Check(f.ctx, f.client, f.addr().Scope))
+	})
 }
 
 // TestServerRestarts: with an append-only file nothing that was acknowledged is lost when the server is killed while a

@@ -47,6 +47,8 @@ type Owner struct {
 	crashes   int           // at the checkpoint that this began with
 	reach     codec.EntryID // of those who crashed there
 
+	past past // below the log's first entry
+
 	memory [2]fetch // of ReadAgain
 	turn   int      // which of them comes next
 }
@@ -131,7 +133,7 @@ func (o *Owner) agrees(commit uint64) bool {
 func (o *Owner) forget(is ownership) {
 	o.unsure, o.ahead, o.returned, o.taken, o.astray = nil, nil, nil, map[codec.EntryID][]tier.Open{}, true
 	o.at, o.read, o.began, o.told, o.above, o.start, o.live = is.at, is.at, is.at, is.at, is.above, is.start, is.live
-	o.given, o.crashes, o.reach, o.passed = false, is.crashes, is.reach, is.passed
+	o.given, o.crashes, o.reach, o.passed, o.past = false, is.crashes, is.reach, is.passed, past{}
 }
 
 // held is what was given out and is not settled.

@@ -83,23 +83,16 @@ func (o *Owner) TakeOver(ctx context.Context, n, _ int) (tier.Taken, error) {
 
 // again reads entries that were handed back.
 func (o *Owner) again(ctx context.Context, back []giveBack) (leased []tier.Leased, lost []codec.EntryID, err error) {
-	p := o.cursor.place
-	key := p.addr.LogKey()
 	for _, g := range back {
-		id := g.Entry.String()
-		m, err := p.client.Do(ctx, key, p.client.B().Xrange().Key(key).Start(id).End(id).Build())
+		e, ok, err := o.cursor.place.entry(ctx, g.Entry)
 		if err != nil {
 			return nil, nil, err
 		}
-		entries, err := entriesOf(m)
-		if err != nil {
-			return nil, nil, err
-		}
-		if len(entries) == 0 {
+		if !ok {
 			lost = append(lost, g.Entry)
 			continue
 		}
-		one, err := o.leased(ctx, entries, map[codec.EntryID]int{g.Entry: g.Deliveries + 1})
+		one, err := o.leased(ctx, []codec.Entry{e}, map[codec.EntryID]int{g.Entry: g.Deliveries + 1})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -117,13 +110,17 @@ func (o *Owner) Due(ctx context.Context, n int) (tier.Taken, error) {
 	if n <= 0 {
 		return tier.Taken{Next: -1}, nil
 	}
-	return o.due(ctx, min(n, maxBatch))
+	return o.due(ctx, min(n, MaxBatch))
 }
 
 func (o *Owner) due(ctx context.Context, n int) (tier.Taken, error) {
+	archived, err := o.archived(ctx)
+	if err != nil {
+		return tier.Taken{Next: -1}, err
+	}
 	o.mu.Lock()
 	epoch, astray := o.epoch, o.astray
-	args := []string{o.cursor.cfg.Name, o.name, epoch, strconv.Itoa(n), "0", o.read.String()}
+	args := []string{o.cursor.cfg.Name, o.name, epoch, strconv.Itoa(n), "0", o.read.String(), archived}
 	if astray || n == 0 { // who only asks learns whether there are any, of a call that the server made late as well
 		args[4] = "1"
 		for e := range o.taken {

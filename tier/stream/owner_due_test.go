@@ -137,7 +137,7 @@ func TestOwnerLateDue(t *testing.T) {
 			a, epoch := f.addr(), f.row("c", "epoch")
 			_, err = f.client.Run(f.ctx, tier.Call{
 				Script: script(t, "due_owned"), Keys: []string{a.LogKey(), a.CursorsKey(), a.RetryKey("c"), a.OpenKey("c")},
-				Args: []string{"c", o.Name(), epoch, "1", "0", all[1].String()},
+				Args: []string{"c", o.Name(), epoch, "1", "0", all[1].String(), ""},
 			})
 			require.NoError(t, err)
 			find()

@@ -46,7 +46,7 @@ func (o *Owner) readInto(ctx context.Context, n int, wait time.Duration, into *f
 	if !o.await(ctx, wait, func() bool { return len(o.ahead)+len(o.above) < maxAhead }) {
 		return nil, nil
 	}
-	none, err := o.fetch(ctx, into, from, n, min(wait, maxBlock))
+	none, err := o.page(ctx, into, epoch, from, n, min(wait, maxBlock))
 	if err != nil {
 		return nil, err
 	}
@@ -183,14 +183,30 @@ func (o *Owner) give(ctx context.Context, epoch string, from codec.EntryID, f *f
 	return kept, nil
 }
 
-// leased decodes entries.
+// leased decodes entries. One without fields is in the past.
 func (o *Owner) leased(ctx context.Context, entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
 	o.mu.Lock()
 	start := o.start
 	o.mu.Unlock()
+	var gone []int
+	for i := range entries {
+		if len(entries[i].Fields) > 0 {
+			continue
+		}
+		e, ok, err := o.cursor.place.pastEntry(ctx, entries[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		if entries[i].Fields = e.Fields; !ok {
+			gone = append(gone, i)
+		}
+	}
 	f := fetch{page: page{entries: entries}}
 	if err := o.cursor.place.decode(ctx, &f, deliveries, start, nil); err != nil {
 		return nil, err
+	}
+	for _, i := range gone {
+		f.leased[i].Records[0].Err = errNoMore
 	}
 	return f.leased, nil
 }

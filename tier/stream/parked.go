@@ -138,6 +138,14 @@ func (p *place) parkedOf(ctx context.Context, name string, lease leasing, taken 
 		if err != nil {
 			return nil, err
 		}
+		if len(entries) == 0 {
+			id, _ := codec.ParseEntryID(ids[i])
+			if e, ok, err := p.pastEntry(ctx, id); err != nil {
+				return nil, err
+			} else if ok {
+				entries = append(entries, e)
+			}
+		}
 		leased, err := lease(ctx, entries, nil)
 		if err != nil {
 			return nil, err

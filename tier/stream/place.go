@@ -22,11 +22,21 @@ type place struct {
 	client   *tier.Client
 	addr     tier.Address
 	mark     string // of the partition that a writer appends to, as it stands behind the brand; else empty
+	past     Past   // of a cursor; nil: none
 	declared atomic.Pointer[declared]
 	siblings sync.Map // address -> *place: streams of the scope that outputs go to
 }
 
 func newPlace(client *tier.Client, address string) (*place, error) {
+	p, err := newLogPlace(client, address)
+	if err == nil && p.addr.Key != "" {
+		return nil, fmt.Errorf("%w: %s is a log of another program: it has readers and groups, and a Foreign writes to it", ErrBadCall, p.addr)
+	}
+	return p, err
+}
+
+// newLogPlace is newPlace for what works on a log of another program, too.
+func newLogPlace(client *tier.Client, address string) (*place, error) {
 	addr, err := tier.ParseAddress(address)
 	if err != nil {
 		return nil, err

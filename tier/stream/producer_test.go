@@ -23,12 +23,13 @@ type producing struct {
 	script   *tier.Script
 	producer string
 	identity codec.Identity
+	keep     int // receipts of calls before this one
 }
 
 func produce(f *fixture, name string) *producing {
 	id, err := f.writer(stream.WriterConfig{Brand: "ORD"}).Declare(f.ctx)
 	require.NoError(f.t, err)
-	return &producing{fixture: f, script: script(f.t, name), producer: "p", identity: id}
+	return &producing{fixture: f, script: script(f.t, name), producer: "p", identity: id, keep: 7}
 }
 
 // call appends two messages under a number and answers {code, first id, count, size}.
@@ -36,7 +37,7 @@ func (p *producing) call(number uint64, ttl time.Duration) [4]string {
 	p.t.Helper()
 	args := []string{
 		strconv.FormatUint(number, 10), strconv.FormatInt(ttl.Milliseconds(), 10),
-		strconv.Itoa(p.identity.Node), tier.StreamField("orders"), string(p.identity.Brand), "0-0",
+		strconv.Itoa(p.identity.Node), tier.StreamField("orders"), string(p.identity.Brand), "0-0", "", strconv.Itoa(p.keep),
 	}
 	one := encoded(p.t, "k")
 	if p.script.Name == "pack" {
@@ -127,8 +128,19 @@ func TestProducer(t *testing.T) {
 		for i, r := range receipts {
 			require.Equal(t, firsts[2*i].Addr.String(), r[1])
 		}
+		for p.keep = range 3 { // of the receipts only those that were asked for
+			number := uint64(21 + p.keep)
+			require.Equal(t, "ok", p.call(number, ttl)[0])
+			for back := range uint64(3) {
+				if back > uint64(p.keep) {
+					p.refuses("order", number-back, ttl)
+				} else {
+					require.Equal(t, "dup", p.call(number-back, ttl)[0], "%d back, %d kept", back, p.keep)
+				}
+			}
+		}
 		p.text("DEL", p.addr().ProducerKey(p.producer))
-		p.refuses("unknown", 21, ttl)
+		p.refuses("unknown", 24, ttl)
 	})
 }
 
@@ -220,6 +232,41 @@ func TestAppendAt(t *testing.T) {
 				ids, err := at(507, 1)
 				require.NoError(t, err)
 				requireSame(t, append(want, ids...), idsOf(f.all()))
+			})
+		})
+	}
+}
+
+// TestAppendAfter: of two processes that append under one name from one position on, cut in different places, one has its call
+// appended, and the other one's is refused; a repetition is answered as before, and so is a call that follows none.
+func TestAppendAfter(t *testing.T) {
+	for name, cfg := range map[string]stream.WriterConfig{"plain": {Producer: "p"}, "packs": {Producer: "p", Pack: 3}, "keyed": {Producer: "p", Keyed: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+				f := setUp(t, s)
+				one, other := f.writer(cfg), f.writer(cfg)
+				first, err := one.AppendAfter(f.ctx, 0, 10, keyedMessages("a", "b"))
+				require.NoError(t, err)
+				_, err = other.AppendAfter(f.ctx, 0, 500, keyedMessages("a", "b", "c"))
+				require.ErrorIs(t, err, stream.ErrProducerMoved)
+				require.False(t, tier.OutcomeUnknown(err))
+				_, err = other.AppendAfter(f.ctx, 11, 500, keyedMessages("c"))
+				require.ErrorIs(t, err, stream.ErrProducerMoved)
+				_, err = other.AppendAfter(f.ctx, 0, 9, keyedMessages("a"))
+				require.ErrorIs(t, err, stream.ErrAlreadyAppended)
+				again, err := other.AppendAfter(f.ctx, 0, 10, keyedMessages("a", "b"))
+				require.NoError(t, err)
+				requireSame(t, first, again)
+				last, err := other.AppendAfter(f.ctx, 10, 500, keyedMessages("c"))
+				require.NoError(t, err)
+				requireSame(t, append(first, last...), idsOf(f.all()))
+				any, err := one.AppendAt(f.ctx, 700, keyedMessages("d"))
+				require.NoError(t, err)
+				f.do("DEL", f.addr().ProducerKey("p"))
+				_, err = other.AppendAfter(f.ctx, 700, 701, keyedMessages("e"))
+				require.ErrorIs(t, err, stream.ErrProducerMoved)
+				requireSame(t, append(append(first, last...), any...), idsOf(f.all()))
 			})
 		})
 	}
@@ -366,13 +413,16 @@ func TestBadCalls(t *testing.T) {
 	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
 	named, plain := f.writer(stream.WriterConfig{Producer: "importer"}), f.writer(stream.WriterConfig{})
 	calls := map[string]func() error{
-		"Append by a named producer":        func() error { _, err := named.Append(f.ctx, codec.Message{}); return err },
-		"AppendBatch by a named producer":   func() error { _, err := named.AppendBatch(f.ctx, messages(2)); return err },
-		"Publish by a named producer":       func() error { return named.Publish(f.ctx, codec.Message{}, nil) },
-		"AppendAt without a name":           func() error { _, err := plain.AppendAt(f.ctx, 1, messages(1)); return err },
-		"AppendAt at 0":                     func() error { _, err := named.AppendAt(f.ctx, 0, messages(1)); return err },
-		"AppendAt beyond what Lua counts":   func() error { _, err := named.AppendAt(f.ctx, 1<<53, messages(1)); return err },
-		"Publish of a writer that runs not": func() error { return plain.Publish(f.ctx, codec.Message{}, nil) },
+		"Append by a named producer":         func() error { _, err := named.Append(f.ctx, codec.Message{}); return err },
+		"AppendBatch by a named producer":    func() error { _, err := named.AppendBatch(f.ctx, messages(2)); return err },
+		"Publish by a named producer":        func() error { return named.Publish(f.ctx, codec.Message{}, nil) },
+		"AppendAt without a name":            func() error { _, err := plain.AppendAt(f.ctx, 1, messages(1)); return err },
+		"AppendAt at 0":                      func() error { _, err := named.AppendAt(f.ctx, 0, messages(1)); return err },
+		"AppendAfter without a name":         func() error { _, err := plain.AppendAfter(f.ctx, 0, 1, messages(1)); return err },
+		"AppendAfter itself":                 func() error { _, err := named.AppendAfter(f.ctx, 1, 1, messages(1)); return err },
+		"AppendAfter beyond what Lua counts": func() error { _, err := named.AppendAfter(f.ctx, 1, 1<<53, messages(1)); return err },
+		"AppendAt beyond what Lua counts":    func() error { _, err := named.AppendAt(f.ctx, 1<<53, messages(1)); return err },
+		"Publish of a writer that runs not":  func() error { return plain.Publish(f.ctx, codec.Message{}, nil) },
 	}
 	before := proxy.Commands()
 	for name, call := range calls {

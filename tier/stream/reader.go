@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -33,7 +34,7 @@ type Reader struct {
 
 // NewReader checks the configuration. It sends nothing.
 func NewReader(client *tier.Client, cfg ReaderConfig) (*Reader, error) {
-	place, err := newPlace(client, cfg.Address)
+	place, err := newLogPlace(client, cfg.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +59,26 @@ func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[co
 			return
 		}
 		r.walk(ctx, newWalk(r.place, from, to), from, to, yield)
+	}
+}
+
+// Entries yields the entries from one id to another, both included, as they are in the log: what Range makes records of. Errors as for
+// Range, but that some are gone before the first is none.
+func (r *Reader) Entries(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Entry, error] {
+	return func(yield func(codec.Entry, error) bool) {
+		c := &walk{place: r.place, from: from, to: to, claim: claimNone}
+		for !c.done {
+			page, err := c.next(ctx)
+			if err != nil {
+				yield(codec.Entry{}, r.place.gone(ctx, err))
+				return
+			}
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -145,6 +166,22 @@ func (r *Reader) Last(ctx context.Context, n int) ([]codec.Record, error) {
 	newest = newest[:min(n, len(newest))]
 	slices.Reverse(newest)
 	return newest, nil
+}
+
+// Place is the address at which a start lies now, for Range and Tail: that of New is behind the newest message, of Head, and of
+// a log that is empty or does not exist, the zero EntryID.
+func (r *Reader) Place(ctx context.Context, s Start) (codec.EntryID, error) {
+	if s.kind != startNew {
+		return s.at, nil
+	}
+	newest, err := r.Last(ctx, 1)
+	if errors.Is(err, ErrNoStream) || err == nil && len(newest) == 0 {
+		return codec.EntryID{}, nil
+	}
+	if err != nil {
+		return codec.EntryID{}, err
+	}
+	return newest[0].Addr.Next(), nil
 }
 
 // Get finds a message by its id: one read, no index.

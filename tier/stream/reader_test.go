@@ -196,14 +196,15 @@ func TestGetWhatIsNot(t *testing.T) {
 					require.True(t, ok)
 					return id
 				}
-				first, node := ids[0].ServerEntry(), ids[0].Node()
+				first, last, node := ids[0].ServerEntry(), ids[49].ServerEntry(), ids[0].Node()
 				absent := map[string]codec.ID{
 					"zero":          {},
 					"another brand": id("XYZ", node, first),
 					"another node":  id("ORD", (node+1)%512, first),
 					"before":        id("ORD", node, codec.EntryID{Ms: first.Ms - 1000}),
 					"after":         id("ORD", node, codec.EntryID{Ms: first.Ms + 3_600_000}),
-					"between":       id("ORD", node, codec.EntryID{Ms: ids[49].ServerEntry().Ms, Seq: 4000}),
+					// a log begins at any sequence, so no number is free for certain
+					"another number": id("ORD", node, codec.EntryID{Ms: last.Ms, Seq: (last.Seq + 100) % (codec.MaxSeq + 1)}),
 				}
 				for name, id := range absent {
 					_, err := r.Get(f.ctx, id)

@@ -36,16 +36,16 @@ func TestTransitionsRefusedWhole(t *testing.T) {
 	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			s := tiertest.Private(t, kind)
+			s := tiertest.Shared(t, kind)
+			u := tiertest.NewUser(t, []*tiertest.Server{s}, "~*", "+@all")
+			client := tiertest.Dial(t, addressed(u.At(s)))
 			eachTransition(t, func(t *testing.T, src source, row transition) {
 				var half []string // all at once: who changes a script sees what it has to ask for first
 				for _, command := range slices.Sorted(maps.Keys(commandsOf(src))) {
 					if command == "xrange" {
 						continue // with which the rows look at the log
 					}
-					f := setUp(t, s)
-					u := tiertest.NewUser(t, []*tiertest.Server{s}, "~*", "+@all")
-					f.client = tiertest.Dial(t, addressed(u.At(s)))
+					f := setUpWith(t, s, client)
 					do, state := row.prepare(f)
 					u.Grant(t, []*tiertest.Server{s}, "-"+command)
 					_, err := do()

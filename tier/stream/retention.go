@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,23 @@ type Retention struct {
 	// at least, and twice the group's lease. What it had not settled is nobody's then; a group whose consumers are only down for so long has
 	// lost its place.
 	Retire time.Duration
+	// Archive is the address of the object store that the stream is archived to, "s3://bucket/prefix?region=eu-west-1": what
+	// it does not have does not go. No credentials: the process that archives has its own. Empty: there is no archive, and of one
+	// that there was, nothing is known.
+	Archive string
+	// SegmentBytes is how much of the server's memory the entries of a segment take, about. 0: DefaultSegmentBytes.
+	SegmentBytes int64
+	// SegmentAge is how old the oldest entry gets before a segment is made though it is small. 0: DefaultSegmentAge.
+	SegmentAge time.Duration
+	// ArchiveAge is how long the archive keeps a segment after its last entry. 0: for ever.
+	ArchiveAge time.Duration
 }
+
+// Of a policy that has an archive, and does not say.
+const (
+	DefaultSegmentBytes = 64 << 20
+	DefaultSegmentAge   = time.Hour
+)
 
 // ErrRetention: a policy that breaks a stated rule, or that this version cannot read.
 var ErrRetention = errors.New("stream: not a policy of retention")
@@ -55,6 +72,12 @@ func (r Retention) words() []string {
 	flag("exact", r.Exact)
 	number("hard-cap", r.HardCap)
 	number("retire", r.Retire.Milliseconds())
+	if r.Archive != "" {
+		words = append(words, "archive="+r.Archive)
+	}
+	number("segment-bytes", r.SegmentBytes)
+	number("segment-age", r.SegmentAge.Milliseconds())
+	number("archive-age", r.ArchiveAge.Milliseconds())
 	return words
 }
 
@@ -83,6 +106,14 @@ func ParseRetention(text string) (Retention, error) {
 			r.HardCap = n
 		case "retire":
 			r.Retire = time.Duration(n) * time.Millisecond
+		case "archive":
+			r.Archive, err = value, nil
+		case "segment-bytes":
+			r.SegmentBytes = n
+		case "segment-age":
+			r.SegmentAge = time.Duration(n) * time.Millisecond
+		case "archive-age":
+			r.ArchiveAge = time.Duration(n) * time.Millisecond
 		default:
 			err = errors.New("a word that this version does not know: upgrade it")
 		}
@@ -106,24 +137,57 @@ const maxAge = 100 * 365 * 24 * time.Hour
 func (r Retention) Validate() error {
 	reason := ""
 	switch {
-	case r.MaxLength < 0 || r.MaxAge < 0 || r.MaxBytes < 0 || r.HardCap < 0:
+	case r.MaxLength < 0 || r.MaxAge < 0 || r.MaxBytes < 0 || r.HardCap < 0 || r.SegmentBytes < 0 || r.SegmentAge < 0 || r.ArchiveAge < 0:
 		reason = "a bound is below 0"
-	case r.MaxAge%time.Millisecond != 0 || r.MaxAge > maxAge || r.Retire%time.Millisecond != 0 || r.Retire > maxAge:
+	case !spans(r.MaxAge, r.Retire, r.SegmentAge, r.ArchiveAge):
 		reason = "a length of time is no number of milliseconds up to a hundred years"
+	case r.Archive == "" && (r.SegmentBytes > 0 || r.SegmentAge > 0 || r.ArchiveAge > 0):
+		reason = "it says how to archive, and not where"
 	case r.Retire < 0 || 0 < r.Retire && r.Retire < time.Second:
 		reason = "groups are retired after a second at least"
 	case r.HardCap > 0 && r.HardCap < r.MaxLength:
 		reason = "the hard cap is below the max length: it would take what is to stay"
 	case r == Retention{Exact: true}:
 		reason = "exact says how, and nothing says what: give a bound or settled"
-	default:
+	case r.Archive != "":
+		reason = noStore(r.Archive)
+	}
+	if reason == "" {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrRetention, reason)
 }
 
+func spans(all ...time.Duration) bool {
+	return !slices.ContainsFunc(all, func(d time.Duration) bool { return d%time.Millisecond != 0 || d > maxAge })
+}
+
+// maxStore is how long the address of a store may be, in bytes.
+const maxStore = 1024
+
+// noStore is why a text is no address of a store, without the text: it may hold what must not be shown. Everybody who reads the
+// scope reads a policy, so it may not.
+func noStore(address string) string {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Scheme == "" || u.Opaque != "" || len(address) > maxStore || strings.IndexFunc(address, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
+		return "the archive's store is no address like s3://bucket/prefix or file:///path"
+	case u.User != nil:
+		return "the archive's address holds credentials: give them to the process that archives"
+	}
+	for name := range u.Query() {
+		for _, secret := range []string{"key", "secret", "token", "password", "credential", "sig"} {
+			if strings.Contains(strings.ToLower(name), secret) {
+				return "the archive's address holds credentials: give them to the process that archives"
+			}
+		}
+	}
+	return ""
+}
+
 // SetRetention declares what of a stream may go, in its scope's hash, where every client sees it; the zero value: nothing.
 // It takes nothing away: the sweeper of the scope does. One that is at work with the policy before trims nothing more by it.
+// With another archive, all that the log has is held until that has it, and what went before is lost to it, and said to be.
 //
 // Errors: ErrRetention, ErrNoStream, ErrStreamRemoved.
 func SetRetention(ctx context.Context, client *tier.Client, address string, r Retention) error {
@@ -135,8 +199,8 @@ func SetRetention(ctx context.Context, client *tier.Client, address string, r Re
 		return err
 	}
 	m, err := client.Run(ctx, tier.Call{
-		Script: setRetentionScript, Keys: []string{tier.ScopeKey(p.addr.Scope)},
-		Args: []string{tier.StreamField(p.addr.Stream), tier.RetentionField(p.addr.Stream), r.String()},
+		Script: setRetentionScript, Keys: []string{tier.ScopeKey(p.addr.Scope), p.addr.RetentionKey(), p.addr.ArchivedKey(), p.addr.LogKey()},
+		Args: []string{tier.StreamField(p.addr.Stream), tier.RetentionField(p.addr.Stream), r.String(), r.Archive},
 	})
 	if err != nil {
 		return err

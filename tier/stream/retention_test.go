@@ -18,6 +18,7 @@ func TestRetentionText(t *testing.T) {
 	for _, text := range []string{
 		"", "max-length=1", "max-age=1500", "max-bytes=1048576", "settled", "settled exact", "hard-cap=10",
 		"max-length=10 max-age=20 max-bytes=30 settled exact hard-cap=40 retire=50000", "retire=1000",
+		"archive=s3://bucket/a?region=eu-west-1", "settled archive=file:///a segment-bytes=1 segment-age=2 archive-age=3",
 	} {
 		r, err := stream.ParseRetention(text)
 		require.NoError(t, err, text)
@@ -27,6 +28,8 @@ func TestRetentionText(t *testing.T) {
 		"max-length", "max-length=", "max-length=x", "max-length=0", "max-length=-1", "max-length=01", "max-age=-1", "max-bytes=-1", "hard-cap=-1",
 		"exact", "settled=1", "settled settled", "exact settled", "max-length=1 max-length=2", "settled  exact", " settled",
 		"max-length=1 hold=mailer", "max-length=11 hard-cap=10", "retire=999", "max-age=9223372036854775807",
+		"archive=", "archive=bucket", "segment-age=1", "archive=file:///a archive-age=-1", "archive=s3://me:word@bucket/a", "archive=s3://bucket/a?secret_access_key=x",
+		"archive=https://account.host/container?sv=2024&sig=x",
 	} {
 		r, err := stream.ParseRetention(text)
 		require.ErrorIs(t, err, stream.ErrRetention, text)

@@ -90,6 +90,15 @@ func (s *sender) call(b *batch, addr tier.Address) (tier.Call, error) {
 	return b.call(addr, s)
 }
 
+// receipts is how many that the server has of calls before this one may still be asked for: those from the first one on
+// that is not answered, and of a named producer all, since another process may repeat its positions.
+func (s *sender) receipts(b *batch) int {
+	if s.named {
+		return callsInFlight - 1
+	}
+	return int(min(b.number-s.sent[0].number, callsInFlight-1))
+}
+
 // begin begins a round. It ends what nobody has sent again for too long: the producer's key may be gone, and with it the
 // record that would make another sending harmless.
 func (s *sender) begin(retryFor time.Duration) {
@@ -279,6 +288,8 @@ func refusal(code string) error {
 		return ErrIDSpace
 	case "past":
 		return ErrAlreadyAppended
+	case "moved":
+		return ErrProducerMoved
 	default:
 		return fmt.Errorf("stream: append: unexpected reply %q", code)
 	}

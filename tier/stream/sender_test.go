@@ -20,11 +20,11 @@ import (
 	"github.com/echomq/pipeline/tier/stream"
 )
 
-// twin is a dumb server: a list of messages, and for each producer the last number and all receipts.
+// twin is a dumb server: a list of messages, and for each producer the last number and the receipts that were to be kept.
 type twin struct {
 	log       []string
 	last      map[string]uint64
-	receipts  map[string][]stream.Answer // by producer, of the numbers from 1
+	receipts  map[string][]stream.Answer // by producer, of the numbers from 1; zero: not kept
 	full      bool
 	readOnly  bool
 	undeclare bool
@@ -41,7 +41,11 @@ func (s *twin) run(c tier.Call) stream.Answer {
 	if err != nil {
 		panic(err)
 	}
-	producer, messages := c.Keys[1], c.Args[6:]
+	keep, err := strconv.Atoi(c.Args[7])
+	if err != nil {
+		panic(err)
+	}
+	producer, messages := c.Keys[1], c.Args[8:]
 	last, known := s.last[producer]
 	switch {
 	case s.full:
@@ -52,7 +56,7 @@ func (s *twin) run(c tier.Call) stream.Answer {
 		return stream.Answer{Code: "removed"}
 	case s.undeclare:
 		return stream.Answer{Code: "undeclared"}
-	case known && number <= last && number+8 > last:
+	case known && number <= last && s.receipts[producer][number-1].Code != "":
 		a := s.receipts[producer][number-1]
 		a.Code = "dup"
 		return a
@@ -64,7 +68,9 @@ func (s *twin) run(c tier.Call) stream.Answer {
 	a := stream.Answer{Code: "ok", First: codec.EntryID{Ms: uint64(len(s.log)) + codec.Epoch}, Count: len(messages)}
 	s.log = append(s.log, messages...)
 	s.last[producer] = number
-	s.receipts[producer] = append(s.receipts[producer], a)
+	receipts := append(s.receipts[producer], a)
+	clear(receipts[:max(0, len(receipts)-1-keep)])
+	s.receipts[producer] = receipts
 	return a
 }
 
@@ -167,7 +173,7 @@ func (m *senderModel) add(n int) {
 func (m *senderModel) note(calls []tier.Call) {
 	for _, c := range calls {
 		key := c.Keys[1] + " " + c.Args[0]
-		messages := strings.Join(c.Args[6:], ",")
+		messages := strings.Join(c.Args[8:], ",")
 		if before, ok := m.sent[key]; ok {
 			require.Equal(m.t, before, messages, "the number was given to other messages")
 		}
@@ -328,4 +334,36 @@ func TestSenderDoesNotRenumber(t *testing.T) {
 		require.True(t, tier.OutcomeUnknown(err), "%v", err)
 	}
 	require.Equal(t, []string{"a", "b"}, server.log)
+}
+
+// TestSenderKeepsReceipts: of calls whose replies were lost the receipts are still there when they are sent again, whatever was
+// answered between them; of those that were answered the server keeps none.
+func TestSenderKeepsReceipts(t *testing.T) {
+	server, sender := newTwin(), stream.NewSender()
+	round := func(serve func(i int, c tier.Call) stream.Answer) (codes string) {
+		require.NoError(t, sender.Round(time.Hour, func(calls []tier.Call) (answers []stream.Answer) {
+			for i, c := range calls {
+				a := serve(i, c)
+				codes += a.Code + c.Args[7] + " "
+				answers = append(answers, a)
+			}
+			return answers
+		}, nil))
+		return codes
+	}
+	all := func(_ int, c tier.Call) stream.Answer { return server.run(c) }
+	for i := range 3 {
+		sender.Add(strconv.Itoa(i))
+	}
+	round(func(i int, c tier.Call) stream.Answer {
+		if a := server.run(c); i == 1 {
+			return a
+		}
+		return lost(io.EOF)
+	})
+	sender.Add("3")
+	require.Equal(t, "dup0 dup2 ok3 ", round(all))
+	sender.Add("4")
+	require.Equal(t, "ok0 ", round(all))
+	require.Equal(t, []string{"0", "1", "2", "3", "4"}, server.log)
 }

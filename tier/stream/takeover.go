@@ -21,7 +21,7 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 		return tier.Taken{Next: -1}, nil
 	}
 	args := append(m.identify(),
-		millis(m.lease), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, maxBatch)), strconv.Itoa(suspects))
+		millis(m.lease), m.lookFrom(), strconv.Itoa(takeOverPage), strconv.Itoa(min(n, MaxBatch)), strconv.Itoa(suspects))
 	reply, err := m.run(ctx, takeoverScript, m.fetchKeys(), args...)
 	if err != nil {
 		return tier.Taken{}, err

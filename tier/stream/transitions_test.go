@@ -102,9 +102,22 @@ var transitions = map[string]transition{
 	"set_retention": {oom: true, prepare: func(f *fixture) (func() (string, error), func() string) {
 		f.append(f.writer(stream.WriterConfig{}), 1)
 		return func() (string, error) {
-			return "", stream.SetRetention(f.ctx, f.client, f.address, stream.Retention{MaxLength: 5})
-		}, func() string { return f.text("HGET", tier.ScopeKey(f.addr().Scope), "retention:orders") }
-	}, after: "max-length=5"},
+				return "", stream.SetRetention(f.ctx, f.client, f.address, stream.Retention{MaxLength: 5, Archive: "file:///a"})
+			}, func() string {
+				return f.text("HGET", tier.ScopeKey(f.addr().Scope), "retention:orders") + " " + f.text("HGET", f.addr().RetentionKey(), "mark")
+			}
+	}, before: " ", after: "max-length=5 archive=file:///a 0-0"},
+	"choose_segment": sweeping{taken: true, before: "held, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
+		c, err := s.right.Choose(s.f.ctx, "orders", s.policy, codec.EntryID{}, s.ids[2], -time.Minute)
+		return fmt.Sprint(c.From == s.ids[0], c.To == s.ids[2], c.Mark), err
+	}, after: "held, 4 entries, dropped , groups 1, to 2", answer: "true true 0-0"}.row(),
+	"mark_segment": sweeping{taken: true, prepare: func(s *sweeps) {
+		_, err := s.right.Choose(s.f.ctx, "orders", s.policy, codec.EntryID{}, s.ids[2], -time.Minute)
+		require.NoError(s.f.t, err)
+	}, before: "held, 4 entries, dropped , groups 1, to 2", call: func(s *sweeps) (string, error) {
+		moved, err := s.right.Mark(s.f.ctx, "orders", s.policy, s.ids[2], codec.MaxEntryID)
+		return fmt.Sprint(moved), err
+	}, after: "held, 4 entries, dropped , groups 1, marked 2", answer: "false"}.row(),
 	"take_sweep": sweeping{before: "free, 4 entries, dropped , groups 1", call: func(s *sweeps) (string, error) {
 		held, _, err := s.right.Take(s.f.ctx)
 		return fmt.Sprint(held), err
@@ -344,8 +357,10 @@ var transitions = map[string]transition{
 			tier.Remove("set", "none"), tier.Delete("none"), tier.AppendTo(out.String(), codec.Message{}),
 		}
 		err := s.me.Commit(s.f.ctx, append(list, tier.Ending{Entry: s.mine[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1}}}))
-		n := s.f.text("HGET", tier.StateKey(out.Scope, "state"), "n") + s.f.text("XLEN", out.LogKey())
-		if err == nil && n != "11" {
+		if err != nil {
+			return "", err
+		}
+		if n := s.f.text("HGET", tier.StateKey(out.Scope, "state"), "n") + s.f.text("XLEN", out.LogKey()); n != "11" {
 			err = fmt.Errorf("outputs were written %s times", n)
 		}
 		return "", err
@@ -358,8 +373,10 @@ var transitions = map[string]transition{
 				tier.HashIncrement("state", "n", 1), tier.AppendTo(out.String(), codec.Message{}),
 			}},
 		})
-		n := s.f.text("HGET", tier.StateKey(out.Scope, "state"), "n") + s.f.text("XLEN", out.LogKey())
-		if err == nil && n != "11" {
+		if err != nil {
+			return "", err
+		}
+		if n := s.f.text("HGET", tier.StateKey(out.Scope, "state"), "n") + s.f.text("XLEN", out.LogKey()); n != "11" {
 			err = fmt.Errorf("outputs were written %s times", n)
 		}
 		return "", err
@@ -470,6 +487,24 @@ var transitions = map[string]transition{
 				return f.text("HGET", f.addr().FoldKey("balances.1"), "state") + f.text("HGET", f.addr().FoldKey("balances.1"), "added")
 			}
 	}, before: "", after: "state1", answer: "true"},
+	"hydrate": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		scope := f.addr().Scope
+		return func() (string, error) {
+				n, err := stream.Hydrate(f.ctx, f.client, scope, "latest", []stream.Latest{{Key: "k", At: codec.EntryID{Ms: 7}, Value: []byte("value")}})
+				return fmt.Sprint(n), err
+			}, func() string {
+				return f.text("HGET", tier.StateKey(scope, "latest"), "k") + f.text("HGET", tier.StateKey(scope, "latest.at"), "k")
+			}
+	}, before: "", after: "value7-0", answer: "1", again: "0"},
+	"stage": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		r, entries := f.lost()
+		return func() (string, error) { return "", r.Stage(f.ctx, entries) }, f.restoring
+	}, before: "0 in the log, 0 beside it", after: "0 in the log, 3 beside it"},
+	"restore": {prepare: func(f *fixture) (func() (string, error), func() string) {
+		r, entries := f.lost()
+		require.NoError(f.t, r.Stage(f.ctx, entries))
+		return func() (string, error) { return "", r.Place(f.ctx) }, f.restoring
+	}, before: "0 in the log, 3 beside it", after: "3 in the log, 0 beside it"},
 	"delete_group": grouped{oom: true, call: func(s *scene) (string, error) { return "", s.g.Delete(s.f.ctx) }, after: "no group"}.row(),
 }
 
@@ -510,7 +545,16 @@ func (w sweeping) row() transition {
 				}
 				groups, err := stream.Groups(f.ctx, f.client, f.address)
 				require.NoError(f.t, err)
-				return fmt.Sprintf("%s, %s entries, dropped %s, groups %d", who, f.length(), f.text("HGET", f.addr().RetentionKey(), tier.DroppedField("g")), len(groups))
+				archived := ""
+				for i, id := range s.ids {
+					if f.text("HGET", f.addr().RetentionKey(), "to") == id.String() {
+						archived += fmt.Sprint(", to ", i)
+					}
+					if f.text("GET", f.addr().ArchivedKey()) == id.String() {
+						archived += fmt.Sprint(", marked ", i)
+					}
+				}
+				return fmt.Sprintf("%s, %s entries, dropped %s, groups %d%s", who, f.length(), f.text("HGET", f.addr().RetentionKey(), tier.DroppedField("g")), len(groups), archived)
 			}
 		},
 	}
@@ -735,15 +779,14 @@ func TestTransitionsThroughFaults(t *testing.T) {
 		{"reply lost", (*tiertest.Proxy).DropReplies, 1},
 		{"two replies lost", (*tiertest.Proxy).DropReplies, 2},
 		{"request lost", (*tiertest.Proxy).DropRequests, 1},
-		{"two requests lost", (*tiertest.Proxy).DropRequests, 2},
 	}
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			s := tiertest.Private(t, kind)
 			for _, fault := range faults {
-				if kind.Cluster() && fault.times > 1 {
-					continue // a second loss is the same to a cluster
+				if kind != tiertest.Valkey && fault.name != "reply lost" {
+					continue // the others are the same to all servers
 				}
 				t.Run(fault.name, func(t *testing.T) {
 					eachTransition(t, func(t *testing.T, src source, row transition) {
@@ -769,6 +812,44 @@ func TestTransitionsThroughFaults(t *testing.T) {
 					})
 				})
 			}
+		})
+	}
+}
+
+// TestTransitionsWhileMoving (B145): a script that is called while its slot is on its way to another node of a cluster is
+// done whole, or refused before it has done anything, and done when the slot is at rest.
+func TestTransitionsWhileMoving(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.ValkeyCluster, tiertest.RedisCluster} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := tiertest.Private(t, kind)
+			to := s.Neighbour(t)
+			eachTransition(t, func(t *testing.T, src source, row transition) {
+				if !src.Empties() {
+					return // all its keys are there until it ends
+				}
+				f, proxy := setUpProxied(t, s)
+				do, state := row.prepare(f)
+				f.load(src)
+				moving := proxy.MoveDuring(t, src, to)
+				_, err := do()
+				moving.Rest()
+				require.True(t, moving.Begun)
+				if err != nil {
+					require.Equal(t, tier.BackOff, tier.Classify(err).Reaction, "%v", err)
+					require.False(t, tier.OutcomeUnknown(err), "%v", err)
+					if left := state(); left != row.after || left == row.before {
+						require.Equal(t, row.before, left)
+						var answer string
+						answer, err = do()
+						require.Equal(t, row.answer, answer)
+					} else {
+						err = nil // of a script behind this one
+					}
+				}
+				require.NoError(t, err)
+				require.Equal(t, row.after, state())
+			})
 		})
 	}
 }

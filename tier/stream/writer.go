@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,21 +86,33 @@ func (w *Writer) AppendBatch(ctx context.Context, ms []codec.Message) ([]codec.I
 	if w.cfg.Producer != "" {
 		return nil, fmt.Errorf("%w: a named producer appends with AppendAt", ErrBadCall)
 	}
-	return w.append(ctx, ms, 0, nil)
+	return w.append(ctx, ms, parcel{})
 }
 
 // AppendAt appends as a named producer: position is that of ms in its source, above 0 and below 2^53, and grows from
 // call to call. Repeating a position has no effect: one of the last eight is answered with its ids, one below them with
 // ErrAlreadyAppended. A position may be left out for good, so after an error the caller repeats that position before it
 // goes on; calls that waited behind the failed one are not sent.
+//
+// Who cannot say that each process cuts the source into the same calls uses AppendAfter.
 func (w *Writer) AppendAt(ctx context.Context, position uint64, ms []codec.Message) ([]codec.ID, error) {
 	if w.cfg.Producer == "" || position == 0 || position >= 1<<53 {
 		return nil, fmt.Errorf("%w: AppendAt needs a named producer and a position above 0 and below 2^53", ErrBadCall)
 	}
-	return w.append(ctx, ms, position, nil)
+	return w.append(ctx, ms, parcel{number: position})
 }
 
-func (w *Writer) append(ctx context.Context, ms []codec.Message, number uint64, only *expected) ([]codec.ID, error) {
+// AppendAfter is AppendAt for a call that follows another: after is the position of that one, 0 when it is the first. It is
+// refused with ErrProducerMoved, and nothing is written, unless the producer's last position is that one. So calls of two processes, of
+// which one was thought dead, append nothing twice, wherever each of them begins and ends.
+func (w *Writer) AppendAfter(ctx context.Context, after, position uint64, ms []codec.Message) ([]codec.ID, error) {
+	if w.cfg.Producer == "" || position <= after || position >= 1<<53 {
+		return nil, fmt.Errorf("%w: AppendAfter needs a named producer and a position above the one before it and below 2^53", ErrBadCall)
+	}
+	return w.append(ctx, ms, parcel{number: position, follows: strconv.FormatUint(after, 10)})
+}
+
+func (w *Writer) append(ctx context.Context, ms []codec.Message, as parcel) ([]codec.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, w.notSent(err)
 	}
@@ -107,7 +120,7 @@ func (w *Writer) append(ctx context.Context, ms []codec.Message, number uint64, 
 	if err != nil || len(ms) == 0 {
 		return nil, err
 	}
-	p.number, p.only = number, only
+	p.number, p.follows, p.only = as.number, as.follows, as.only
 	w.mu.Lock()
 	b, offset := w.join(p)
 	w.mu.Unlock()
@@ -123,7 +136,7 @@ func (w *Writer) join(p parcel) (b *batch, offset int) {
 	if n := len(w.queue); n > 0 && w.queue[n-1].fits(p) {
 		b = w.queue[n-1]
 	} else {
-		b = &batch{parcel: parcel{number: p.number, only: p.only}, size: w.cfg.Pack, done: make(chan struct{})}
+		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, size: w.cfg.Pack, done: make(chan struct{})}
 		w.queue = append(w.queue, b)
 	}
 	offset = len(b.messages)

@@ -61,7 +61,7 @@ func (c *WriterConfig) setDefaults() {
 		c.Pack = 1
 	}
 	if c.MaxMessage == 0 {
-		c.MaxMessage = 1 << 20
+		c.MaxMessage = DefaultMaxMessage
 	}
 	if c.MaxQueued == 0 {
 		c.MaxQueued = 32 << 20
@@ -103,7 +103,7 @@ func (c *WriterConfig) validate() error {
 	check(!c.Keyed || c.Pack == 1, "Pack %d: a keyed stream has no packs, each version is an entry", c.Pack)
 	check(!c.Keyed || !c.Exclusive, "Keyed and Exclusive: an exclusive stream has no index of its keys; use one of the two")
 	check(c.Replicas >= 0, "Replicas %d: 0 or more", c.Replicas)
-	check(c.MaxMessage > 0 && c.MaxMessage <= maxBatchBytes, "MaxMessage %d: 1 to %d", c.MaxMessage, maxBatchBytes)
+	check(c.MaxMessage > 0 && c.MaxMessage <= MaxBatchBytes, "MaxMessage %d: 1 to %d", c.MaxMessage, MaxBatchBytes)
 	check(c.MaxQueued >= c.MaxMessage, "MaxQueued %d: at least MaxMessage, %d", c.MaxQueued, c.MaxMessage)
 	check(c.RetryFor > 0 && c.RetryFor <= producerTTL/2, "RetryFor %s: more than 0, at most %s", c.RetryFor, producerTTL/2)
 	return errors.Join(errs...)

@@ -2,9 +2,11 @@ package tiertest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,19 +30,22 @@ func Dial(t testing.TB, s interface{ URL() string }) *tier.Client {
 	return c
 }
 
+// auditLimit bounds an audit that hangs. One of many partitions is thousands of calls, beside other tests.
+const auditLimit = 2 * time.Minute
+
 // AuditedScope is a Scope that is audited when the test ends, with its partitions,
 // and then removed from the server, if it is a shared one.
 func AuditedScope(t testing.TB, s interface{ URL() string }) string {
 	t.Helper()
 	scope := Scope(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), auditLimit)
 		defer cancel()
-		c, err := tier.Dial(ctx, s.URL(), tier.Options{})
+		c, raw, done, err := auditor(ctx, s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		defer done()
 		scopes, err := c.Scopes(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -54,12 +59,11 @@ func AuditedScope(t testing.TB, s interface{ URL() string }) string {
 				t.Errorf("audit of queue %s: %v", one, err)
 			}
 		}
-		single, ok := s.(*Server)
-		if !ok {
+		if raw == nil {
 			return
 		}
 		for _, one := range append(scopes, scope) {
-			if err := purge(ctx, single, one); err != nil {
+			if err := purge(ctx, raw, one); err != nil {
 				t.Errorf("purge of scope %s: %v", one, err)
 			}
 		}
@@ -67,13 +71,56 @@ func AuditedScope(t testing.TB, s interface{ URL() string }) string {
 	return scope
 }
 
-// purge deletes a scope's keys and its node number: a deployment has 512 of them, and tests make more scopes.
-func purge(ctx context.Context, s *Server, scope string) error {
-	raw, err := Raw(s)
-	if err != nil {
-		return err
+// audit is what looks at a server when a test ends: connections that are made for the first audit, and last as long as the server.
+type audit struct {
+	once   sync.Once
+	client *tier.Client
+	raw    rueidis.Client
+	err    error
+}
+
+func (a *audit) open(ctx context.Context, s *Server) (*tier.Client, rueidis.Client, error) {
+	a.once.Do(func() {
+		if a.client, a.err = tier.Dial(ctx, s.URL(), tier.Options{}); a.err != nil {
+			return
+		}
+		if a.raw, a.err = Raw(s); a.err != nil {
+			a.client.Close()
+		}
+	})
+	return a.client, a.raw, a.err
+}
+
+// close ends the connections, if there are any; nobody opens them afterwards.
+func (a *audit) close() {
+	if a == nil {
+		return
 	}
-	defer raw.Close()
+	a.once.Do(func() { a.err = errors.New("tiertest: the server has ended") })
+	if a.err == nil {
+		a.client.Close()
+		a.raw.Close()
+	}
+}
+
+// auditor is who audits. Only a single server, which can be purged, has a raw connection.
+func auditor(ctx context.Context, s interface{ URL() string }) (c *tier.Client, raw rueidis.Client, done func(), err error) {
+	single, ok := s.(*Server)
+	if ok && single.audit != nil {
+		c, raw, err = single.audit.open(ctx, single)
+		return c, raw, func() {}, err
+	}
+	if c, err = tier.Dial(ctx, s.URL(), tier.Options{}); err != nil || !ok {
+		return c, nil, func() { c.Close() }, err
+	}
+	if raw, err = Raw(single); err != nil {
+		c.Close()
+	}
+	return c, raw, func() { c.Close(); raw.Close() }, err
+}
+
+// purge deletes a scope's keys and its node number: a deployment has 512 of them, and tests make more scopes.
+func purge(ctx context.Context, raw rueidis.Client, scope string) error {
 	number, err := raw.Do(ctx, raw.B().Hget().Key(tier.NodesKey).Field(tier.ScopeNumberField(scope)).Build()).AsInt64()
 	if err == nil {
 		fields := []string{tier.ScopeNumberField(scope), tier.NumberField(int(number))}
@@ -107,6 +154,14 @@ func Raw(s interface{ URL() string }) (rueidis.Client, error) {
 	}
 	opt.DisableCache = true
 	opt.ForceSingleClient = true // of one node, in cluster mode too
+	small(&opt)
 	opt.ConnWriteTimeout = 10 * time.Second
 	return rueidis.NewClient(opt)
+}
+
+// small makes a client one of a test, which opens thousands and sends little: by default a connection has buffers of a mebibyte, which
+// the race detector shadows fourfold.
+func small(opt *rueidis.ClientOption) {
+	opt.PipelineMultiplex = -1 // one connection
+	opt.ReadBufferEachConn, opt.WriteBufferEachConn, opt.RingScaleEachConn = 16<<10, 16<<10, 8
 }

@@ -32,6 +32,7 @@ func (s *Server) command(args ...string) (rueidis.RedisMessage, error) {
 		return rueidis.RedisMessage{}, err
 	}
 	opt.DisableCache, opt.ForceSingleClient, opt.DisableRetry = true, true, true
+	small(&opt)
 	opt.ConnWriteTimeout, opt.Dialer.Timeout = commandLimit, commandLimit
 	opt.AlwaysRESP2 = true // sentinels, too
 	opt.ClientSetInfo = rueidis.DisableClientSetInfo

@@ -30,8 +30,8 @@ func Replies(r io.Reader) (raw [][]byte, pushes int, err error) {
 	}
 }
 
-// Encode and WantedKinds are not for the users of the package.
+// Encode and KindsOf are not for the users of the package.
 var (
-	Encode      = encode
-	WantedKinds = wantedKinds
+	Encode  = encode
+	KindsOf = kindsOf
 )

@@ -18,17 +18,22 @@ var late = []goleak.Option{
 }
 
 // Main runs the tests, stops the servers that they shared, and fails when a
-// goroutine is left. It does not return.
-func Main(m *testing.M) {
-	code := m.Run()
-	servers.stop()
+// goroutine is left that is not among those to be ignored. It does not return.
+func Main(m *testing.M, ignore ...goleak.Option) {
+	code := Run(m)
 	// Servers and proxies have ended by now, and what a test has started it has to
 	// end.
 	if code == 0 {
-		if err := goleak.Find(late...); err != nil {
+		if err := goleak.Find(append(ignore, late...)...); err != nil {
 			fmt.Fprintln(os.Stderr, "tiertest: goroutines are left:", err)
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// Run runs the tests and stops the servers that they shared, for a module whose peers leave goroutines. It returns the exit code.
+func Run(m *testing.M) int {
+	defer servers.stop()
+	return m.Run()
 }

@@ -21,8 +21,7 @@ func (c *Cluster) Move(t testing.TB, key string, between func()) (to *Server) {
 			to = s
 		}
 	}
-	to.Command(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.id())
-	from.Command(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.id())
+	from.open(t, key, to)
 	if between != nil {
 		between()
 	}

@@ -85,6 +85,7 @@ func CheckScripts(t *testing.T, all map[string]Source) {
 	t.Run("locals", func(t *testing.T) { checkScriptLocals(t, all) })
 	t.Run("keys", func(t *testing.T) { checkScriptKeysAreDeclared(t, all) })
 	t.Run("blocks", func(t *testing.T) { checkScriptBlocks(t, all) })
+	t.Run("emptied", func(t *testing.T) { checkScriptEmptied(t, all) })
 }
 
 // checkScriptHeaders: each script opens with #!lua and a header of purpose, keys with types, arguments and replies, in
@@ -103,7 +104,7 @@ func checkScriptHeaders(t *testing.T, all map[string]Source) {
 					require.Equal(t, i+1, p.Index, array)
 					require.True(t, !p.Rest || i == len(params)-1, "%s[%d..] is not the last", array, p.Index)
 					if array == "KEYS" && !p.Unlooked() {
-						require.Regexp(t, `^(STREAM|HASH|STRING|ZSET|LIST|ANY)\b`, p.Text)
+						require.Regexp(t, `^(STREAM|HASH|STRING|ZSET|LIST|CHANNEL|ANY)\b`, p.Text)
 					}
 				}
 			}

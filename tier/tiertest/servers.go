@@ -3,6 +3,7 @@ package tiertest
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"slices"
@@ -43,41 +44,64 @@ type Server struct {
 	Kind Kind
 
 	private bool
+	audit   *audit // nil: each audit has connections of its own
 }
 
-// kindsEnv narrows the kinds on a laptop, as in PIPELINE_TEST_SERVERS=valkey or
-// valkey,redis-cluster. Where CI is set it has no effect.
-const kindsEnv = "PIPELINE_TEST_SERVERS"
+// kindsEnv chooses the kinds of EachServer: all, or some, as in
+// PIPELINE_TEST_SERVERS=valkey,redis-cluster. Where CI is set it may say all only.
+const (
+	kindsEnv = "PIPELINE_TEST_SERVERS"
+	allKinds = "all"
+)
 
-func wantedKinds(env func(string) string) ([]Kind, error) {
+// kindsOf are those on which the test of a name runs: Valkey and Redis, one of them as a cluster. Which one is so by the name, so that
+// a test runs on the same kinds always, and each kind runs half of the tests.
+func kindsOf(test string, env func(string) string) ([]Kind, error) {
 	list := env(kindsEnv)
-	if list == "" || env("CI") != "" {
+	if list == allKinds {
 		return kinds, nil
+	}
+	if list == "" || env("CI") != "" {
+		if crc32.ChecksumIEEE([]byte(test))%2 == 0 {
+			return []Kind{Valkey, RedisCluster}, nil
+		}
+		return []Kind{ValkeyCluster, Redis}, nil
 	}
 	var wanted []Kind
 	for name := range strings.SplitSeq(list, ",") {
 		k := Kind(strings.TrimSpace(name))
 		if !slices.Contains(kinds, k) {
-			return nil, fmt.Errorf("%s: no kind of server is called %q; there are %q", kindsEnv, k, kinds)
+			return nil, fmt.Errorf("%s: no kind of server is called %q; there are %q, and %q", kindsEnv, k, kinds, allKinds)
 		}
 		wanted = append(wanted, k)
 	}
 	return wanted, nil
 }
 
-// EachServer runs f as a parallel subtest on one server of each kind. The
-// servers are shared by all tests of the binary: what f writes belongs into a
-// Scope of its own, and what harms a server is for Private.
+// EachServer runs f as a parallel subtest on a Valkey and on a Redis, one of which is a cluster (or on
+// what PIPELINE_TEST_SERVERS says). The servers are shared by all tests of the binary: what f writes belongs into a
+// Scope of its own, and what harms a server is for EachPrivate.
 func EachServer(t *testing.T, f func(t *testing.T, s *Server)) {
 	t.Helper()
-	wanted, err := wantedKinds(os.Getenv)
+	eachKind(t, func(t *testing.T, k Kind) { f(t, Shared(t, k)) })
+}
+
+// EachPrivate is EachServer with a Private server for each run of f.
+func EachPrivate(t *testing.T, f func(t *testing.T, s *Server)) {
+	t.Helper()
+	eachKind(t, func(t *testing.T, k Kind) { f(t, Private(t, k)) })
+}
+
+func eachKind(t *testing.T, f func(t *testing.T, k Kind)) {
+	t.Helper()
+	wanted, err := kindsOf(t.Name(), os.Getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range wanted {
 		t.Run(string(k), func(t *testing.T) {
 			t.Parallel()
-			f(t, Shared(t, k))
+			f(t, k)
 		})
 	}
 }
@@ -108,6 +132,9 @@ func private(t testing.TB, k Kind, cfg embedded.Config) *Server {
 		t.Fatal(err)
 	}
 	s.private = true
+	if !k.Cluster() { // a proxy may stand before one, and go, and clients know of it
+		s.audit = &audit{}
+	}
 	t.Cleanup(func() { end(s) })
 	return s
 }
@@ -145,6 +172,7 @@ func launch(k Kind, cfg embedded.Config) (*Server, error) {
 
 // end kills: nobody reads the data again, and a kill takes no time.
 func end(s *Server) {
+	s.audit.close()
 	s.Kill()
 	_ = os.RemoveAll(s.Dir())
 }
@@ -163,7 +191,13 @@ func (p *pool) get(k Kind) (*Server, error) {
 	p.mu.Lock()
 	once, ok := p.made[k]
 	if !ok {
-		once = sync.OnceValues(func() (*Server, error) { return launch(k, embedded.Config{Cluster: k.Cluster()}) })
+		once = sync.OnceValues(func() (*Server, error) {
+			s, err := launch(k, embedded.Config{Cluster: k.Cluster()})
+			if err == nil {
+				s.audit = &audit{}
+			}
+			return s, err
+		})
 		p.made[k] = once
 	}
 	p.mu.Unlock()

@@ -80,7 +80,7 @@ func TestEachServer(t *testing.T) {
 			pids[s.Kind] = s.Pid()
 		})
 	})
-	want, err := tiertest.WantedKinds(os.Getenv)
+	want, err := tiertest.KindsOf("TestEachServer/first", os.Getenv)
 	require.NoError(t, err)
 	require.Len(t, pids, len(want))
 	for kind, pid := range pids {
@@ -88,22 +88,25 @@ func TestEachServer(t *testing.T) {
 	}
 }
 
-func TestWantedKinds(t *testing.T) {
+func TestKindsOf(t *testing.T) {
 	all := []tiertest.Kind{tiertest.Valkey, tiertest.ValkeyCluster, tiertest.Redis, tiertest.RedisCluster}
+	one, other := []tiertest.Kind{tiertest.Valkey, tiertest.RedisCluster}, []tiertest.Kind{tiertest.ValkeyCluster, tiertest.Redis}
 	tests := []struct {
 		name, list, ci string
 		want           []tiertest.Kind
 		err            string
 	}{
-		{name: "all", want: all},
-		{name: "one", list: "redis", want: []tiertest.Kind{tiertest.Redis}},
-		{name: "two", list: "valkey, redis-cluster", want: []tiertest.Kind{tiertest.Valkey, tiertest.RedisCluster}},
-		{name: "never fewer in CI", list: "redis", ci: "true", want: all},
+		{name: "two", want: one},
+		{name: "one", want: other},
+		{name: "all", list: "all", want: all},
+		{name: "all in CI", list: "all", ci: "true", want: all},
+		{name: "named", list: "valkey, redis-cluster", want: one},
+		{name: "never fewer in CI", list: "redis", ci: "true", want: other},
 		{name: "a slip of the pen", list: "valkye", err: "valkye"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tiertest.WantedKinds(func(name string) string {
+			got, err := tiertest.KindsOf(tt.name, func(name string) string {
 				return map[string]string{"CI": tt.ci, "PIPELINE_TEST_SERVERS": tt.list}[name]
 			})
 			if tt.err != "" {

@@ -5,16 +5,17 @@
 -- KEYS[3] due      ZSET
 -- KEYS[4] dead     ZSET
 -- KEYS[5] waiting  ZSET
--- KEYS[6..] logs   STREAM  of lanes
+-- KEYS[6] notes    HASH
+-- KEYS[7..] logs   STREAM  of lanes
 -- ARGV[1] count    of lanes
 -- ARGV[2..]        names of the lanes; ids of the jobs
 -- Replies for each job: '' when all is well or there is no such job | '?<lane>' of a lane that was not declared | what is broken
-local jobs, bodies, due, dead, waiting = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local jobs, bodies, due, dead, waiting, notes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local count = tonumber(ARGV[1])
 local call = redis.call
 
 local declared = {}
-for i = 6, #KEYS do declared[ARGV[i - 4]] = i end
+for i = 7, #KEYS do declared[ARGV[i - 5]] = i end
 local function broken(id)
   local row = call('HGET', jobs, id)
   local body, waits, died, parent = call('HEXISTS', bodies, id) == 1, call('ZSCORE', due, id), call('ZSCORE', dead, id), call('ZSCORE', waiting, id)
@@ -23,6 +24,7 @@ local function broken(id)
     if waits then return 'is due and has no row' end
     if died then return 'is dead and has no row' end
     if parent then return 'waits for children and has no row' end
+    if call('HEXISTS', notes, id) == 1 then return 'has notes and no row' end
     return ''
   end
   local letter, ms, name = string.match(row, '^([srwd]) (%d+) %d+ (.+)$')

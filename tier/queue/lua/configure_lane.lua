@@ -33,7 +33,7 @@ if paused == '0' then p = '0' end
 if paused == '1' and p == '0' then p = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000)) end
 if rate ~= '' then r = rate == '0' and '' or rate end
 local row = w .. ' ' .. c .. ' ' .. p .. (r ~= '' and ' ' .. r or '')
-if row == '1 0 0' then call('HDEL', terms, name) else call('HSET', terms, name, row) end
+if row ~= '1 0 0' then call('HSET', terms, name, row) else call('HDEL', terms, name) end
 if p == '0' and waiting > 0 then
   call('ZADD', ring, 'NX', head, name)
   for _ = 1, bells do call('RPUSH', wake, '1') end

@@ -1,6 +1,7 @@
 #!lua
 -- Declares schedules: absent -> declared, declared -> declared otherwise, or absent; all of them or none, and only as the
 -- caller has read them.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] schedules    HASH
 -- KEYS[2] occurrences  ZSET
 -- ARGV[1] revision     of the declarations, as the caller has read it

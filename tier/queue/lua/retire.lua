@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- Retires members that have not beaten for long: member -> gone. What they held was taken over, or is going to be.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] workers  HASH
 -- ARGV[1] silence  ms without a beat
 -- Replies how many were retired

@@ -10,7 +10,8 @@
 -- ARGV[3] default  ms: of a queue that has none, when 0 is asked for
 -- ARGV[4] max      jobs to answer with
 -- ARGV[5..]        names of the lanes
--- Replies {number, lease in ms, {{number of the lane, deliveries, entry}, ...}, lanes with active jobs that were not declared}
+-- Replies {number, lease in ms, {{number of the lane, deliveries, entry}, ...}, lanes with active jobs that were not declared,
+--   the server's unix ms}
 local workers, queue, leased = KEYS[1], KEYS[2], KEYS[3]
 local member, lease, default, max = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local call = redis.call
@@ -46,5 +47,6 @@ if not number then
   number = string.format('%d%06d', t[1], t[2])
   call('HSET', workers, member, number)
 end
-call('HSET', workers, member .. ':beat', string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000)))
-return {number, agreed, held, others}
+local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
+call('HSET', workers, member .. ':beat', now)
+return {number, agreed, held, others, now}

@@ -3,6 +3,7 @@
 -- caller -> the same, for another lease. Of a log that ends below the checkpoint, and so is another one than it was, the
 -- cursor begins at 0-0, and what was parked is forgotten. What the last owner had taken up again is parked again; as a
 -- suspect, if it did not hand the cursor over. It runs on a full server, as create_group.lua.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] log      STREAM
 -- KEYS[2] cursors  HASH    of a cursor c: c:owner, c:epoch ...
 -- KEYS[3] scope    HASH

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Settles for the owner of a cursor: commit n -> commit n + 1, with the checkpoint and what is through above it, and
 -- entries that were taken up again -> gone. A repeated call changes nothing.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] cursors  HASH
 -- KEYS[2] retry    ZSET
 -- KEYS[3] open     HASH

@@ -4,7 +4,7 @@
 -- from (first id, count), with the top ahead of the clock too. A new log begins 2 ms ahead, and at 4 sequences
 -- a microsecond, faster than ids are given: one that was deleted in this moment may have given ids up to here.
 -- KEYS[1] log       STREAM
--- KEYS[2] producer  STRING  'number first count size;' for the last 8 calls, newest first; size: messages an entry
+-- KEYS[2] producer  STRING  'number first count size;' for the last calls, 8 at most, newest first; size: messages an entry
 -- KEYS[3] scope     HASH
 -- ARGV[1] number    of this call: last + 1, or the source's position when named
 -- ARGV[2] ttl       ms that the producer key lives, 0 for a named producer, whose numbers may leave gaps
@@ -12,38 +12,43 @@
 -- ARGV[4] field     of the stream in the scope
 -- ARGV[5] brand     that the caller derives ids with, and the partition that it appends to, as declared
 -- ARGV[6] above     the highest address that this writer was given: a log that lost it begins in the millisecond after
--- ARGV[7..]         encoded messages
+-- ARGV[7] follows   of a named producer: what its last number has to be, 0 for none yet; '' for any
+-- ARGV[8] keep      how many receipts of calls before this one may still be asked for
+-- ARGV[9..]         encoded messages
 -- Replies {code, first id, count, size}: ok | dup (an earlier receipt) | past (named: at or below the last, receipt gone)
---   | order (not last + 1) | unknown (above 1, no key) | undeclared | removed | range (ids leave their 41 bits)
+--   | moved (named: the last is another than it follows) | order (not last + 1) | unknown (above 1, no key) | undeclared | removed | range (ids leave their 41 bits)
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
-local number, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])
-local node, field, brand, above = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local first_message = 7
+local number, ttl = ARGV[1], ARGV[2]
+local this = tonumber(number)
+local node, field, brand, above, follows = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local keep = ARGV[8]
+local first_message = 9
 local call = redis.call
 
-local mark = 'top' .. string.sub(field, 7) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
-local declared = call('HMGET', scope, 'node', field, mark)
-if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
-if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
+local declared = call('HMGET', scope, 'node', field)
+if declared[1] ~= node or declared[2] ~= brand then
+  return {declared[2] and string.sub(declared[2], 1, 1) == '-' and 'removed' or 'undeclared', '', 0, 0}
+end
 
 local held = call('GET', producer) or ''
-local last
-for n, id, count, size in string.gmatch(held, '(%d+) (%S+) (%d+) (%d+);') do
-  if tonumber(n) == number then
+local last = string.match(held, '^%d+')
+if last then last = last + 0 end
+for n, id, count, size in string.gmatch(last and this <= last and held or '', '(%d+) (%S+) (%d+) (%d+);') do
+  if tonumber(n) == this then
     call('SET', producer, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
     return {'dup', id, tonumber(count), tonumber(size)}
   end
-  last = last or tonumber(n)
 end
-if ttl == 0 then
-  if last and number < last then return {'past', '', 0, 0} end
+if ttl == '0' then
+  if last and this < last then return {'past', '', 0, 0} end
+  if follows ~= '' and tonumber(follows) ~= (last or 0) then return {'moved', '', 0, 0} end
 elseif not last then
-  if number ~= 1 then return {'unknown', '', 0, 0} end
-elseif number ~= last + 1 then
+  if this ~= 1 then return {'unknown', '', 0, 0} end
+elseif this ~= last + 1 then
   return {'order', '', 0, 0}
 end
 if not last then -- asked once a producer: a right that is lacking must not show after the first write
-  for _, cmd in ipairs({{'SET', producer, ''}, {'HSET', scope, mark, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}, {'TIME'}}) do
+  for _, cmd in ipairs({{'SET', producer, ''}, {'HSET', scope, field, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}, {'TIME'}}) do
     if not redis.acl_check_cmd(unpack(cmd)) then
       return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
     end
@@ -51,9 +56,12 @@ if not last then -- asked once a producer: a right that is lacking must not show
 end
 
 -- mint begin: an entry of one message with an id that the server mints. Each script that appends has the same lines.
+local function mark(field) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
+  return 'top' .. string.sub(field, 7)
+end
 local function parse(id)
   local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return tonumber(ms), tonumber(seq)
+  return ms + 0, seq + 0 -- which takes the server half of what tonumber does
 end
 local function counters(log)
   local info, added, deleted = redis.call('XINFO', 'STREAM', log), 0, '0-0'
@@ -63,9 +71,9 @@ local function counters(log)
   end
   return added, deleted
 end
--- log: key; top: the scope's mark for it, or false; above: an id that the new one must pass; t: of TIME; message: encoded.
+-- log: key; field: of the stream in the scope; above: an id that the new one must pass; now: ms with a fraction; message: encoded.
 -- Returns id, ms, seq; or false and 'range' or the server's refusal, with nothing written. The caller seals the last one.
-local function mint(log, top, above, t, message)
+local function mint(log, scope, field, above, now, message)
   local last_ms = 3903090455551
   local id = redis.pcall('XADD', log, '*', 'm', message)
   if id.err then -- because no id is above the top?
@@ -76,7 +84,6 @@ local function mint(log, top, above, t, message)
     return false, id
   end
   local ms, seq = parse(id)
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
   local begin, begin_seq = ms, 0 -- of the id, if it is another one
   local given_ms, given_seq = parse(above)
   if ms < given_ms or (ms == given_ms and seq <= given_seq) then
@@ -85,8 +92,8 @@ local function mint(log, top, above, t, message)
     begin = ms + 1 -- a foreign writer ran on in this millisecond
   end
   if redis.call('XLEN', log) == 1 and counters(log) == 1 then -- a new log: above the clock, and above all that was ahead of it
-    local past = parse(top or '0-0') + 1
-    if math.max(begin, past) < now + 2 then begin, begin_seq = now + 2, t[2] % 1000 * 4 end
+    local past, soon = parse(redis.call('HMGET', scope, mark(field))[1] or '0-0') + 1, math.floor(now) + 2
+    if math.max(begin, past) < soon then begin, begin_seq = soon, math.floor(now % 1 * 4000) end
     begin = math.max(begin, past)
   end
   local legal = ms >= 1704067200000 and begin + 2 <= last_ms
@@ -101,36 +108,33 @@ local function mint(log, top, above, t, message)
   return id, ms, seq
 end
 -- After the last id of a call: one ahead of the clock is marked in the scope; after sequence 4095 the next millisecond begins.
-local function seal(log, scope, mark, t, ms, seq)
-  if ms > t[1] * 1000 + math.floor(t[2] / 1000) then redis.call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
+local function seal(log, scope, field, now, ms, seq)
+  if ms > now then redis.call('HSET', scope, mark(field), string.format('%.0f-%d', ms, seq)) end
   if seq == 4095 then redis.call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 end
 -- mint end
 local t = call('TIME')
-local first, ms, seq = mint(log, declared[3], above, t, ARGV[first_message])
+local now = t[1] * 1000 + t[2] / 1000
+local first, ms, seq = mint(log, scope, field, above, now, ARGV[first_message])
 if not first then
   if ms == 'range' then return {'range', '', 0, 0} end
   return ms
 end
-local at = string.format('%.0f-*', ms)
+local at
 for i = first_message + 1, #ARGV do
-  if seq == 4095 then
-    ms, seq = ms + 1, -1
-    at = string.format('%.0f-*', ms)
-  end
+  if seq == 4095 then ms, seq, at = ms + 1, -1, nil end
+  at = at or string.format('%.0f-*', ms)
   call('XADD', log, at, 'm', ARGV[i])
   seq = seq + 1
 end
-seal(log, scope, mark, t, ms, seq)
+seal(log, scope, field, now, ms, seq)
 
-local count = #ARGV - first_message + 1
-local receipts = {string.format('%.0f %s %d 1;', number, first, count)}
-for receipt in string.gmatch(held, '[^;]+;') do
-  if #receipts < 8 then receipts[#receipts + 1] = receipt end
-end
-if ttl == 0 then
-  call('SET', producer, table.concat(receipts))
+local count, kept = #ARGV - first_message + 1, ''
+if keep ~= '0' then kept = string.match(held, '^' .. string.rep('[^;]*;', keep)) or held end
+local receipts = number .. ' ' .. first .. ' ' .. count .. ' 1;' .. kept
+if ttl == '0' then
+  call('SET', producer, receipts)
 else
-  call('SET', producer, table.concat(receipts), 'PX', ttl)
+  call('SET', producer, receipts, 'PX', ttl)
 end
 return {'ok', first, count, 1}

@@ -13,49 +13,50 @@
 -- ARGV[4] field     of the stream in the scope
 -- ARGV[5] declared  value of the field that the caller has seen
 -- ARGV[6] above     the highest address that this writer was given
--- ARGV[7] tail      address of the log's last entry that is expected, 0-0 of an empty log; '' for any
--- ARGV[8..] rest    for each index the version that is expected, '' for any; then of each message which index is its
+-- ARGV[7] follows   as append.lua has it
+-- ARGV[8] keep      as append.lua has it
+-- ARGV[9] tail      address of the log's last entry that is expected, 0-0 of an empty log; '' for any
+-- ARGV[10..] rest   for each index the version that is expected, '' for any; then of each message which index is its
 --                   key's, from 1, 0 when the stream is not keyed; and the message, encoded
 -- Replies {code, first id, count, size}: as append.lua, or {conflict, what is there, index or 0 for the tail, 0}
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
-local number, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])
-local node, field, declared, above, tail = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local wants, indexes = 7, #KEYS - 3 -- the want of index i stands at wants + i
+local number, ttl = ARGV[1], ARGV[2]
+local this = tonumber(number)
+local node, field, declared, above, follows, keep, tail = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local wants, indexes = 9, #KEYS - 3 -- the want of index i stands at wants + i
 local first_message = wants + indexes + 1
 local call = redis.call
 
-local mark = 'top' .. string.sub(field, 7) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
-local row = call('HMGET', scope, 'node', field, mark)
-if row[2] and string.sub(row[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
-if row[1] ~= node or row[2] ~= declared then return {'undeclared', '', 0, 0} end
+local row = call('HMGET', scope, 'node', field)
+if row[1] ~= node or row[2] ~= declared then return {row[2] and string.sub(row[2], 1, 1) == '-' and 'removed' or 'undeclared', '', 0, 0} end
 
 local held = call('GET', producer) or ''
-local last
-for n, id, count, size in string.gmatch(held, '(%d+) (%S+) (%d+) (%d+);') do
-  if tonumber(n) == number then
+local last = string.match(held, '^%d+')
+if last then last = last + 0 end
+for n, id, count, size in string.gmatch(last and this <= last and held or '', '(%d+) (%S+) (%d+) (%d+);') do
+  if tonumber(n) == this then
     call('SET', producer, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
     local index, there = string.match(id, '^!(%d+):(%S+)$')
     if index then return {'conflict', there, tonumber(index), 0} end
     return {'dup', id, tonumber(count), tonumber(size)}
   end
-  last = last or tonumber(n)
 end
-if ttl == 0 then
-  if last and number < last then return {'past', '', 0, 0} end
+if ttl == '0' then
+  if last and this < last then return {'past', '', 0, 0} end
+  if follows ~= '' and tonumber(follows) ~= (last or 0) then return {'moved', '', 0, 0} end
 elseif not last then
-  if number ~= 1 then return {'unknown', '', 0, 0} end
-elseif number ~= last + 1 then
+  if this ~= 1 then return {'unknown', '', 0, 0} end
+elseif this ~= last + 1 then
   return {'order', '', 0, 0}
 end
 local function record(receipt)
-  local receipts = {string.format('%.0f %s;', number, receipt)}
-  for earlier in string.gmatch(held, '[^;]+;') do
-    if #receipts < 8 then receipts[#receipts + 1] = earlier end
-  end
-  if ttl == 0 then
-    call('SET', producer, table.concat(receipts))
+  local kept = ''
+  if keep ~= '0' then kept = string.match(held, '^' .. string.rep('[^;]*;', keep)) or held end
+  local receipts = number .. ' ' .. receipt .. ';' .. kept
+  if ttl == '0' then
+    call('SET', producer, receipts)
   else
-    call('SET', producer, table.concat(receipts), 'PX', ttl)
+    call('SET', producer, receipts, 'PX', ttl)
   end
 end
 local function conflict(index, there)
@@ -77,7 +78,7 @@ for i, version in ipairs(versions) do
   if want ~= '' and tonumber(want) ~= version then return conflict(i, string.format('%.0f', version)) end
 end
 if not last then -- asked once a producer: a right that is lacking must not show after the first write
-  local needs = {set = {'SET', producer, ''}, hset = {'HSET', scope, mark, ''}, xadd = {'XADD', log, '*', 'm', ''}, xsetid = {'XSETID', log, '0-1'},
+  local needs = {set = {'SET', producer, ''}, hset = {'HSET', scope, field, ''}, xadd = {'XADD', log, '*', 'm', ''}, xsetid = {'XSETID', log, '0-1'},
     xdel = {'XDEL', log, '0-1'}, ['xinfo|stream'] = {'XINFO', 'STREAM', log}, xlen = {'XLEN', log}, time = {'TIME'}}
   if indexes > 0 then needs.zadd = {'ZADD', KEYS[4], '0', '0-1'} end
   for name, cmd in pairs(needs) do
@@ -88,9 +89,12 @@ if not last then -- asked once a producer: a right that is lacking must not show
 end
 
 -- mint begin: an entry of one message with an id that the server mints. Each script that appends has the same lines.
+local function mark(field) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
+  return 'top' .. string.sub(field, 7)
+end
 local function parse(id)
   local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return tonumber(ms), tonumber(seq)
+  return ms + 0, seq + 0 -- which takes the server half of what tonumber does
 end
 local function counters(log)
   local info, added, deleted = redis.call('XINFO', 'STREAM', log), 0, '0-0'
@@ -100,9 +104,9 @@ local function counters(log)
   end
   return added, deleted
 end
--- log: key; top: the scope's mark for it, or false; above: an id that the new one must pass; t: of TIME; message: encoded.
+-- log: key; field: of the stream in the scope; above: an id that the new one must pass; now: ms with a fraction; message: encoded.
 -- Returns id, ms, seq; or false and 'range' or the server's refusal, with nothing written. The caller seals the last one.
-local function mint(log, top, above, t, message)
+local function mint(log, scope, field, above, now, message)
   local last_ms = 3903090455551
   local id = redis.pcall('XADD', log, '*', 'm', message)
   if id.err then -- because no id is above the top?
@@ -113,7 +117,6 @@ local function mint(log, top, above, t, message)
     return false, id
   end
   local ms, seq = parse(id)
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
   local begin, begin_seq = ms, 0 -- of the id, if it is another one
   local given_ms, given_seq = parse(above)
   if ms < given_ms or (ms == given_ms and seq <= given_seq) then
@@ -122,8 +125,8 @@ local function mint(log, top, above, t, message)
     begin = ms + 1 -- a foreign writer ran on in this millisecond
   end
   if redis.call('XLEN', log) == 1 and counters(log) == 1 then -- a new log: above the clock, and above all that was ahead of it
-    local past = parse(top or '0-0') + 1
-    if math.max(begin, past) < now + 2 then begin, begin_seq = now + 2, t[2] % 1000 * 4 end
+    local past, soon = parse(redis.call('HMGET', scope, mark(field))[1] or '0-0') + 1, math.floor(now) + 2
+    if math.max(begin, past) < soon then begin, begin_seq = soon, math.floor(now % 1 * 4000) end
     begin = math.max(begin, past)
   end
   local legal = ms >= 1704067200000 and begin + 2 <= last_ms
@@ -138,13 +141,14 @@ local function mint(log, top, above, t, message)
   return id, ms, seq
 end
 -- After the last id of a call: one ahead of the clock is marked in the scope; after sequence 4095 the next millisecond begins.
-local function seal(log, scope, mark, t, ms, seq)
-  if ms > t[1] * 1000 + math.floor(t[2] / 1000) then redis.call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
+local function seal(log, scope, field, now, ms, seq)
+  if ms > now then redis.call('HSET', scope, mark(field), string.format('%.0f-%d', ms, seq)) end
   if seq == 4095 then redis.call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 end
 -- mint end
 local t = call('TIME')
-local first, ms, seq = mint(log, row[3], above, t, ARGV[first_message + 1])
+local now = t[1] * 1000 + t[2] / 1000
+local first, ms, seq = mint(log, scope, field, above, now, ARGV[first_message + 1])
 if not first then
   if ms == 'range' then return {'range', '', 0, 0} end
   return ms
@@ -162,7 +166,7 @@ for i = first_message + 2, #ARGV, 2 do
   seq = seq + 1
   note(i, call('XADD', log, string.format('%.0f-%d', ms, seq), 'm', ARGV[i + 1]))
 end
-seal(log, scope, mark, t, ms, seq)
+seal(log, scope, field, now, ms, seq)
 local count = (#ARGV - first_message + 1) / 2
 record(string.format('%s %d 1', first, count))
 return {'ok', first, count, 1}

@@ -19,12 +19,12 @@ local token, window, keep = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local node, field, brand, above, message = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local call = redis.call
 
-local mark = 'top' .. string.sub(field, 7) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
-local declared = call('HMGET', scope, 'node', field, mark)
-if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', '', 0, 0} end
-if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
+local declared = call('HMGET', scope, 'node', field)
+if declared[1] ~= node or declared[2] ~= brand then
+  return {declared[2] and string.sub(declared[2], 1, 1) == '-' and 'removed' or 'undeclared', '', 0, 0}
+end
 local t = call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local now = t[1] * 1000 + t[2] / 1000
 local held = call('GET', seen) or ''
 local code, first
 for address, by, till in string.gmatch(held, '(%S+) (%S+) (%d+);') do
@@ -35,16 +35,19 @@ if code then
   call('SET', seen, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
   return {code, first, 1, 1}
 end
-for _, cmd in ipairs({{'SET', seen, ''}, {'HSET', scope, mark, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}}) do
+for _, cmd in ipairs({{'SET', seen, ''}, {'HSET', scope, field, ''}, {'XSETID', log, '0-1'}, {'XDEL', log, '0-1'}, {'XINFO', 'STREAM', log}, {'XLEN', log}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then -- which must not show after the first write
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
   end
 end
 
 -- mint begin: an entry of one message with an id that the server mints. Each script that appends has the same lines.
+local function mark(field) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
+  return 'top' .. string.sub(field, 7)
+end
 local function parse(id)
   local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return tonumber(ms), tonumber(seq)
+  return ms + 0, seq + 0 -- which takes the server half of what tonumber does
 end
 local function counters(log)
   local info, added, deleted = redis.call('XINFO', 'STREAM', log), 0, '0-0'
@@ -54,9 +57,9 @@ local function counters(log)
   end
   return added, deleted
 end
--- log: key; top: the scope's mark for it, or false; above: an id that the new one must pass; t: of TIME; message: encoded.
+-- log: key; field: of the stream in the scope; above: an id that the new one must pass; now: ms with a fraction; message: encoded.
 -- Returns id, ms, seq; or false and 'range' or the server's refusal, with nothing written. The caller seals the last one.
-local function mint(log, top, above, t, message)
+local function mint(log, scope, field, above, now, message)
   local last_ms = 3903090455551
   local id = redis.pcall('XADD', log, '*', 'm', message)
   if id.err then -- because no id is above the top?
@@ -67,7 +70,6 @@ local function mint(log, top, above, t, message)
     return false, id
   end
   local ms, seq = parse(id)
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
   local begin, begin_seq = ms, 0 -- of the id, if it is another one
   local given_ms, given_seq = parse(above)
   if ms < given_ms or (ms == given_ms and seq <= given_seq) then
@@ -76,8 +78,8 @@ local function mint(log, top, above, t, message)
     begin = ms + 1 -- a foreign writer ran on in this millisecond
   end
   if redis.call('XLEN', log) == 1 and counters(log) == 1 then -- a new log: above the clock, and above all that was ahead of it
-    local past = parse(top or '0-0') + 1
-    if math.max(begin, past) < now + 2 then begin, begin_seq = now + 2, t[2] % 1000 * 4 end
+    local past, soon = parse(redis.call('HMGET', scope, mark(field))[1] or '0-0') + 1, math.floor(now) + 2
+    if math.max(begin, past) < soon then begin, begin_seq = soon, math.floor(now % 1 * 4000) end
     begin = math.max(begin, past)
   end
   local legal = ms >= 1704067200000 and begin + 2 <= last_ms
@@ -92,18 +94,18 @@ local function mint(log, top, above, t, message)
   return id, ms, seq
 end
 -- After the last id of a call: one ahead of the clock is marked in the scope; after sequence 4095 the next millisecond begins.
-local function seal(log, scope, mark, t, ms, seq)
-  if ms > t[1] * 1000 + math.floor(t[2] / 1000) then redis.call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
+local function seal(log, scope, field, now, ms, seq)
+  if ms > now then redis.call('HSET', scope, mark(field), string.format('%.0f-%d', ms, seq)) end
   if seq == 4095 then redis.call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 end
 -- mint end
-local id, ms, seq = mint(log, declared[3], above, t, message)
+local id, ms, seq = mint(log, scope, field, above, now, message)
 if not id then
   if ms == 'range' then return {'range', '', 0, 0} end
   return ms
 end
-seal(log, scope, mark, t, ms, seq)
-local marks = {string.format('%s %s %.0f;', id, token, now + window)}
+seal(log, scope, field, now, ms, seq)
+local marks = {string.format('%s %s %.0f;', id, token, math.floor(now) + window)}
 for earlier in string.gmatch(held, '[^;]+;') do
   if #marks < 8 then marks[#marks + 1] = earlier end
 end

@@ -3,6 +3,7 @@
 -- the messages that are open; what is given up -> dead letters; outputs -> written. For a group, an entry that is not the
 -- member's any more, or at another delivery, is left alone: an earlier try of this call had its effect. For a cursor, all
 -- is done once for each number.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] log      STREAM
 -- KEYS[2] fence    HASH    the owners of a group | the cursors of the stream
 -- KEYS[3] retry    ZSET    due ms -> entry
@@ -18,16 +19,17 @@
 -- ARGV[6] above    entries above it that are through
 -- ARGV[7] passed   entries that there ever were up to the checkpoint, or ''
 -- ARGV[8] node     of the scope, that ids are derived with
--- ARGV[9..]        for each target: its stream's field in the scope and what it is declared as, or '' and ''; then of each
+-- ARGV[9] count    of targets
+-- ARGV[10..]       for each target: its stream's field in the scope and what it is declared as, or '' and ''; then of each
 --                  entry: id, delivery it was, open messages o, letters l, outputs n, then
 --                  o times: index, attempt, ms until it is due, or -2^52 of a suspect; l times: index or '' for the entry,
---                  messages of its pack, reason, attempts, message; n times: kind, target, a, b as in write below, of append the message and its
+--                  messages of its pack, reason, attempts, message, or of an entry that the archive has the msgpack of its fields; n times: kind, target, a, b as in write below, of append the message and its
 --                  key's index or '', of hash_sets how many fields and '', then each and its value
 -- Replies {code, entries that it was done for, entry, output, reason}: ok | dup | fenced | bad: that output of that entry,
 --   counted from 0, cannot be written, and nothing was | undeclared: the target of it | range: its ids are used up
 local log, fence, retry, open, dead, scope = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local name, member, number, commit, at, above, passed, node = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-local first_target, first_declared = 7, 9
+local name, member, number, commit, at, above, passed, node, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local first_target, first_declared = 7, 10
 local call = redis.call
 
 local owned = commit ~= ''
@@ -44,7 +46,7 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 
 -- What is to be done, entry by entry.
 local declared, i = {}, first_declared
-for _ = first_target, #KEYS do
+for _ = 1, count do
   declared[#declared + 1] = {ARGV[i], ARGV[i + 1]}
   i = i + 2
 end
@@ -135,7 +137,6 @@ function refuse(kind, target, a, b) -- why an output cannot be written: code, re
     if now < 1704067200000 or tonumber(string.match(has[3] or '0', '^%d+')) + 4096 > last_ms then return 'range', '' end
     for _, command in ipairs({'XADD', 'XDEL', 'XSETID', 'XLEN'}) do needs(command, key, '*', 'f', '') end
     needs('HSET', scope, 'f', '')
-    needs('HGET', scope, 'f')
     needs('XINFO', 'STREAM', key)
     if found == 'stream' then
       local info = call('XINFO', 'STREAM', key)
@@ -204,14 +205,18 @@ local function bury(id, index, of, reason, attempts, message)
     put('m', message)
   else
     local entry = call('XRANGE', log, id, id)[1]
-    for k = 1, entry and math.min(#entry[2], 4000) or 0 do letter[#letter + 1] = entry[2][k] end
+    local fields = entry and entry[2] or message ~= '' and cmsgpack.unpack(message) or {}
+    for k = 1, math.min(#fields, 4000) do letter[#letter + 1] = fields[k] end
   end
   call('XADD', unpack(letter))
 end
 -- mint begin: an entry of one message with an id that the server mints. Each script that appends has the same lines.
+local function mark(field) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
+  return 'top' .. string.sub(field, 7)
+end
 local function parse(id)
   local ms, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return tonumber(ms), tonumber(seq)
+  return ms + 0, seq + 0 -- which takes the server half of what tonumber does
 end
 local function counters(log)
   local info, added, deleted = redis.call('XINFO', 'STREAM', log), 0, '0-0'
@@ -221,9 +226,9 @@ local function counters(log)
   end
   return added, deleted
 end
--- log: key; top: the scope's mark for it, or false; above: an id that the new one must pass; t: of TIME; message: encoded.
+-- log: key; field: of the stream in the scope; above: an id that the new one must pass; now: ms with a fraction; message: encoded.
 -- Returns id, ms, seq; or false and 'range' or the server's refusal, with nothing written. The caller seals the last one.
-local function mint(log, top, above, t, message)
+local function mint(log, scope, field, above, now, message)
   local last_ms = 3903090455551
   local id = redis.pcall('XADD', log, '*', 'm', message)
   if id.err then -- because no id is above the top?
@@ -234,7 +239,6 @@ local function mint(log, top, above, t, message)
     return false, id
   end
   local ms, seq = parse(id)
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
   local begin, begin_seq = ms, 0 -- of the id, if it is another one
   local given_ms, given_seq = parse(above)
   if ms < given_ms or (ms == given_ms and seq <= given_seq) then
@@ -243,8 +247,8 @@ local function mint(log, top, above, t, message)
     begin = ms + 1 -- a foreign writer ran on in this millisecond
   end
   if redis.call('XLEN', log) == 1 and counters(log) == 1 then -- a new log: above the clock, and above all that was ahead of it
-    local past = parse(top or '0-0') + 1
-    if math.max(begin, past) < now + 2 then begin, begin_seq = now + 2, t[2] % 1000 * 4 end
+    local past, soon = parse(redis.call('HMGET', scope, mark(field))[1] or '0-0') + 1, math.floor(now) + 2
+    if math.max(begin, past) < soon then begin, begin_seq = soon, math.floor(now % 1 * 4000) end
     begin = math.max(begin, past)
   end
   local legal = ms >= 1704067200000 and begin + 2 <= last_ms
@@ -259,16 +263,16 @@ local function mint(log, top, above, t, message)
   return id, ms, seq
 end
 -- After the last id of a call: one ahead of the clock is marked in the scope; after sequence 4095 the next millisecond begins.
-local function seal(log, scope, mark, t, ms, seq)
-  if ms > t[1] * 1000 + math.floor(t[2] / 1000) then redis.call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
+local function seal(log, scope, field, now, ms, seq)
+  if ms > now then redis.call('HSET', scope, mark(field), string.format('%.0f-%d', ms, seq)) end
   if seq == 4095 then redis.call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 end
 -- mint end
 local write = {
   append = function(key, message, index, target)
-    local mark = 'top' .. string.sub(declared[target][1], 7) -- of stream:<name>
-    local id, ms, seq = mint(key, call('HGET', scope, mark), '0-0', t, message)
-    if id then seal(key, scope, mark, t, ms, seq) end
+    local field, exact = declared[target][1], t[1] * 1000 + t[2] / 1000
+    local id, ms, seq = mint(key, scope, field, '0-0', exact, message)
+    if id then seal(key, scope, field, exact, ms, seq) end
     if id and index ~= '' then -- the message's key has one version more
       local key = KEYS[first_target + index - 1]
       local newest = call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or 0

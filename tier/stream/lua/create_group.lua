@@ -2,12 +2,13 @@
 -- Makes a group: absent -> present, at its declared start; deleted -> present, the same; lost -> present, where it was,
 -- or at 0-0 when the log is another one than it was. With an empty log if there is none. A no-op when it is there
 -- already. It runs on a full server, too: a consumer that starts there has to join before it can drain it.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] scope    HASH
 -- KEYS[4] owners   HASH    forgotten when the group is made: nobody may settle what an earlier one was given
 -- KEYS[5] retry    ZSET    kept only when the group goes on: its entries are parked still
--- KEYS[6] open     HASH    like it
+-- KEYS[6] open     HASH    of the parked ones like it
 -- KEYS[7] cursors  HASH    with which it shares its names
 -- ARGV[1] field    of the stream in the scope
 -- ARGV[2] name     of the group
@@ -78,8 +79,18 @@ if not deleted and (floor or lost) then
     code, after, start = 'restarted', '0-0', '0-0'
   end
 end
+local kept = {} -- what is open of the parked ones; what was pending comes again, whole
+if code == 'resumed' then
+  for _, id in ipairs(call('ZRANGE', retry, 0, -1)) do
+    local held = call('HGET', open, id)
+    if held then
+      kept[#kept + 1] = id
+      kept[#kept + 1] = held
+    end
+  end
+end
 -- Asked first, since a right that is lacking must not show halfway.
-for name, cmd in pairs({['xinfo|stream'] = {'XINFO', 'STREAM', log}, del = {'DEL', group, owners}, hset = {'HSET', group, '-', '-'}, ['xgroup|setid'] = {'XGROUP', 'SETID', log, name, '0-0'}}) do
+for name, cmd in pairs({['xinfo|stream'] = {'XINFO', 'STREAM', log}, del = {'DEL', group, owners, open}, hset = {'HSET', group, '-', '-'}, ['xgroup|setid'] = {'XGROUP', 'SETID', log, name, '0-0'}}) do
   if not redis.acl_check_cmd(unpack(cmd)) then
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. name .. "' command")
   end
@@ -88,8 +99,9 @@ call('XGROUP', 'CREATE', log, name, after, 'MKSTREAM')
 local added, last = top()
 local fresh = after == '$'
 if fresh then after = last end
-call('DEL', group, owners)
-if code ~= 'resumed' then call('DEL', retry, open) end
+call('DEL', group, owners, open)
+if code ~= 'resumed' then call('DEL', retry) end
+for i = 1, #kept, 4000 do call('HSET', open, unpack(kept, i, math.min(#kept, i + 3999))) end
 call('HSET', group, 'lease', lease, 'start', start, 'floor', after, 'added', added)
 if paused then call('HSET', group, 'paused', paused) end -- the server lost the group, nobody resumed it
 if fresh and not deleted then call('HSET', group, 'fresh', '1') end

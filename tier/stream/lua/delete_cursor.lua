@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- Deletes a cursor: free or owned -> deleted, with a mark that tells its members that it was meant to go.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] cursors  HASH
 -- KEYS[2] retry    ZSET
 -- KEYS[3] open     HASH

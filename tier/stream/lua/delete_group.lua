@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- Deletes a group and what belongs to it: present -> deleted, marked so for its members. Its dead letters stay.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] log      STREAM
 -- KEYS[2] group    HASH
 -- KEYS[3] owners   HASH

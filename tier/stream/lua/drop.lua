@@ -115,8 +115,10 @@ for i = 0, math.min(slice, length - cap) do
   n, at = n + 1, '(' .. kept
 end
 if n <= 0 then return {'ok', 0, 0, length, {}} end
+if not redis.acl_check_cmd('HSET', retention, 'f', 'v') then return redis.error_reply("NOPERM the user has no permissions to run the 'hset' command") end
 if n < length then call('XTRIM', log, 'MINID', kept) else call('XTRIM', log, 'MAXLEN', '0') end
 call('HINCRBY', retention, 'trimmed', n)
+if lost[''] or not mark then call('HSET', retention, 'lost', n < length and kept or after(kept)) end
 local dropped = {}
 for name, entries in pairs(lost) do
   call('HINCRBY', retention, 'dropped:' .. name, entries)

@@ -2,6 +2,7 @@
 -- Takes parked entries up again that are due: parked -> leased, one more delivery. One that was trimmed meanwhile is
 -- answered without fields; one that is pending, since the group went back and gave it out anew, is left to whom it was given.
 -- Where much is due, half of what is taken is what stands first in the log, the other half what is due for longest.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] log      STREAM
 -- KEYS[2] owners   HASH
 -- KEYS[3] retry    ZSET

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Takes parked entries of a cursor up again that are due: parked -> taken up, one more delivery; until its owner settles
--- it, it stays in retry, 2^52 ms later. One that was trimmed meanwhile is gone, and answered without fields. Suspects, which
+-- it, it stays in retry, 2^52 ms later. One that was trimmed meanwhile is gone, and not among the entries; one that the archive has is, without fields. Suspects, which
 -- stand 2^52 ms earlier since their owner died with them, are taken one at a time, and stay 2^52 + 2^51 ms later. What an
 -- owner before has parked further on than this one has read waits, as long as there is something to be read before it. Where
 -- much is due, half of what is taken is what stands first in the log, the other half what is due for longest.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] log      STREAM
 -- KEYS[2] cursors  HASH
 -- KEYS[3] retry    ZSET
@@ -15,10 +16,11 @@
 -- ARGV[5] astray   '1': others may be taken up than the owner knows, by a call whose reply was lost, or that was made late; these are
 --   answered again
 -- ARGV[6] read     last entry that the owner has read
--- ARGV[7..] known  entries that it has taken up, if so
+-- ARGV[7] archived up to there the owner has from the archive what the log lacks; '' of one that reads no archive
+-- ARGV[8..] known  entries that it has taken up, if so
 -- Replies as due.lua
 local log, cursors, retry, open = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local name, member, epoch, want, astray, read = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6]
+local name, member, epoch, want, astray, read, archived = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6], ARGV[7]
 local call = redis.call
 local taken, suspect = 4503599627370496, 4503599627370496 + 2251799813685248
 
@@ -33,9 +35,15 @@ for _, cmd in ipairs({{'ZADD', retry, '0', 'm'}, {'ZREM', retry, 'm'}, {'HSET', 
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
   end
 end
+local function below(a, b)
+  local am, as = string.match(a, '^(%d+)%-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)%-(%d+)$')
+  am, bm = tonumber(am), tonumber(bm)
+  return am < bm or (am == bm and tonumber(as) < tonumber(bs))
+end
 local ids, entries, rows = {}, {}, {}
 local function give(id, score) -- and where it stands from now on; nil: it is taken up already
-  local entry = call('XRANGE', log, id, id)[1]
+  local entry = call('XRANGE', log, id, id)[1] or (archived ~= '' and not below(archived, id) and {id, {}})
   local row = call('HGET', open, id) or '0'
   local was, times = string.match(row, '^(.*) %+(%d+)$') -- taken up so often since it was parked
   if not was then was, times = row, 0 end
@@ -57,7 +65,7 @@ end
 local stray = false -- there is one that this call does not give out
 if astray then
   local known = {}
-  for i = 7, #ARGV do known[ARGV[i]] = true end
+  for i = 8, #ARGV do known[ARGV[i]] = true end
   for _, id in ipairs(call('ZRANGEBYSCORE', retry, string.format('%.0f', taken), '+inf')) do
     if want > 0 and not known[id] then
       give(id)
@@ -67,13 +75,11 @@ if astray then
     end
   end
 end
-local function below(a, b)
-  local am, as = string.match(a, '^(%d+)%-(%d+)$')
-  local bm, bs = string.match(b, '^(%d+)%-(%d+)$')
-  am, bm = tonumber(am), tonumber(bm)
-  return am < bm or (am == bm and tonumber(as) < tonumber(bs))
-end
 local next_read = call('XRANGE', log, '(' .. read, '+', 'COUNT', 1)[1]
+if archived ~= '' and below(read, archived) then -- what it reads next may be in the archive
+  local first = call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
+  if not first or below(read, first[1]) then next_read = {read} end
+end
 local function find(from, to, most) -- entries and scores of what does not wait; and the first score of what does
   local found, ahead, at, size = {}, nil, 0, math.max(64, most)
   repeat

@@ -3,7 +3,7 @@
 -- at number. An entry's id is that of its last message, the others are the sequences below it in the same millisecond;
 -- a pack that does not fit begins the next one. So the ids follow from (first message's id, sizes of the packs).
 -- KEYS[1] log       STREAM
--- KEYS[2] producer  STRING  'number first count size;' for the last 8 calls, newest first; size: messages an entry
+-- KEYS[2] producer  STRING  'number first count size;' for the last calls, 8 at most, newest first; size: messages an entry
 -- KEYS[3] scope     HASH
 -- ARGV[1] number    of this call: last + 1, or the source's position when named
 -- ARGV[2] ttl       ms that the producer key lives, 0 for a named producer, whose numbers may leave gaps
@@ -11,12 +11,16 @@
 -- ARGV[4] field     of the stream in the scope
 -- ARGV[5] brand     that the caller derives ids with, and the partition that it appends to, as declared
 -- ARGV[6] above     the highest address that this writer was given
--- ARGV[7..]         size, bytes; size, bytes; ...
+-- ARGV[7] follows   as append.lua has it
+-- ARGV[8] keep      as append.lua has it
+-- ARGV[9..]         size, bytes; size, bytes; ...
 -- Replies {code, first message's id, count, size}: as append.lua
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
-local number, ttl = tonumber(ARGV[1]), tonumber(ARGV[2])
-local node, field, brand, above = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local first_pack = 7
+local number, ttl = ARGV[1], ARGV[2]
+local this = tonumber(number)
+local node, field, brand, above, follows = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local keep = ARGV[8]
+local first_pack = 9
 local call = redis.call
 
 local mark = 'top' .. string.sub(field, 7) -- field is stream:<name>: 'top:<name>' is the last id that was ahead of the clock
@@ -25,19 +29,20 @@ if declared[2] and string.sub(declared[2], 1, 1) == '-' then return {'removed', 
 if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', '', 0, 0} end
 
 local held = call('GET', producer) or ''
-local last
-for n, id, count, size in string.gmatch(held, '(%d+) (%S+) (%d+) (%d+);') do
-  if tonumber(n) == number then
+local last = string.match(held, '^%d+')
+if last then last = last + 0 end
+for n, id, count, size in string.gmatch(last and this <= last and held or '', '(%d+) (%S+) (%d+) (%d+);') do
+  if tonumber(n) == this then
     call('SET', producer, held, 'KEEPTTL') -- for who waits for replicas: they wait for what their connection wrote
     return {'dup', id, tonumber(count), tonumber(size)}
   end
-  last = last or tonumber(n)
 end
-if ttl == 0 then
-  if last and number < last then return {'past', '', 0, 0} end
+if ttl == '0' then
+  if last and this < last then return {'past', '', 0, 0} end
+  if follows ~= '' and tonumber(follows) ~= (last or 0) then return {'moved', '', 0, 0} end
 elseif not last then
-  if number ~= 1 then return {'unknown', '', 0, 0} end
-elseif number ~= last + 1 then
+  if this ~= 1 then return {'unknown', '', 0, 0} end
+elseif this ~= last + 1 then
   return {'order', '', 0, 0}
 end
 if not last then -- asked once a producer: a right that is lacking must not show after the first write
@@ -102,13 +107,12 @@ end
 if ms > now then call('HSET', scope, mark, string.format('%.0f-%d', ms, seq)) end
 if seq == 4095 then call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 
-local receipts = {string.format('%.0f %s %d %s;', number, first, count, ARGV[first_pack])}
-for receipt in string.gmatch(held, '[^;]+;') do
-  if #receipts < 8 then receipts[#receipts + 1] = receipt end
-end
-if ttl == 0 then
-  call('SET', producer, table.concat(receipts))
+local kept = ''
+if keep ~= '0' then kept = string.match(held, '^' .. string.rep('[^;]*;', keep)) or held end
+local receipts = number .. ' ' .. first .. ' ' .. count .. ' ' .. ARGV[first_pack] .. ';' .. kept
+if ttl == '0' then
+  call('SET', producer, receipts)
 else
-  call('SET', producer, table.concat(receipts), 'PX', ttl)
+  call('SET', producer, receipts, 'PX', ttl)
 end
 return {'ok', first, count, tonumber(ARGV[first_pack])}

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Purges a log: entries -> none. Its ids go on above the old ones; the groups stay, hold nothing, and go on with what
 -- comes next. Members are refused until they ask again. Nothing goes when the caller does not know all groups.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] log        STREAM
 -- KEYS[2] cursors    HASH
 -- KEYS[3..] parts    HASH, HASH, ZSET, HASH: hash, owners, retry and open of the first group, of the second, ...

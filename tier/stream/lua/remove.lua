@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Removes a stream with all that belongs to it: declared -> removed, of which the tombstone in the scope's hash tells.
 -- Of one that is removed already, what is left over goes. Nothing goes when the caller does not know all groups.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] scope      HASH
 -- KEYS[2] log        STREAM
 -- KEYS[3..] parts    HASH, STREAM or STRING: what belongs to the groups and the producers

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- Retires members that hold nothing and have not beaten for long: member -> gone. Consumers of raw clients stay.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] log      STREAM
 -- KEYS[2] owners   HASH
 -- ARGV[1] group    name

@@ -2,6 +2,7 @@
 -- Retires a group that is dead: present, with something to do and no sign of life for so long -> deleted, marked so for its
 -- members, as by delete_group.lua. A sign of life is a consumer that the server heard, or a member's beat; of a group
 -- without any it is looked for from the first time on that somebody asks. A paused one stays. Its dead letters stay.
+-- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] scope      HASH    only looked at
 -- KEYS[2] sweeper    HASH    only looked at
 -- KEYS[3] log        STREAM

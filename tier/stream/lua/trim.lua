@@ -99,12 +99,14 @@ if mark then hold('', 'unarchived', after(mark), {last = mark, above = ''}) end
 -- floor end
 if stranger then return {'changed', 0, 0, 0, {}} end
 
+if not redis.acl_check_cmd('HSET', retention, 'f', 'v') then return redis.error_reply("NOPERM the user has no permissions to run the 'hset' command") end
 local held = floor ~= nil
 floor = floor or '18446744073709551615-18446744073709551615'
 local bound = settled and held and floor or '0-0' -- below it entries go, whatever number is left
 local old = age ~= '' and string.format('%.0f-0', math.max(0, now - age))
 if old and below(bound, old) then bound = below(old, floor) and old or floor end
 local length = call('XLEN', log)
+local last = not mark and (call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1] or {'0-0'})[1]
 local gone, most = 0, keep ~= '' and math.max(0, length - keep) or 0
 if bound ~= '0-0' then gone = call('XTRIM', log, 'MINID', '~', bound, 'LIMIT', slice) end
 local rest = math.min(most, slice) - gone -- 0 as a LIMIT is none
@@ -124,5 +126,9 @@ if exact and not more then -- what is left to go lies in the first node
   if n > 0 and kept then call('XTRIM', log, 'MINID', kept) elseif n > 0 then call('XTRIM', log, 'MAXLEN', '0') end
   gone = gone + n
 end
-if gone > 0 then call('HINCRBY', retention, 'trimmed', gone) end
+if gone > 0 then
+  call('HINCRBY', retention, 'trimmed', gone)
+  local first = not mark and call('XRANGE', log, '-', '+', 'COUNT', 1)[1] -- an archive that is begun later lacks what lies below it
+  if first then call('HSET', retention, 'lost', first[1]) elseif not mark then call('HSET', retention, 'lost', after(last)) end
+end
 return {'ok', gone, more and 1 or 0, length - gone, {}}

@@ -1,0 +1,21 @@
+package queue
+
+import "time"
+
+// Lags says that the server's clock is behind this process's.
+func (m *Member) Lags(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clock.server = m.clock.server.Add(-d)
+}
+
+// Jump lets the worker's clock run ahead: all that the member remembers of what the server said is old.
+func (m *Member) Jump(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, at := range []*time.Time{&m.known.at, &m.known.due, &m.known.look} {
+		if !at.IsZero() {
+			*at = at.Add(-d)
+		}
+	}
+}

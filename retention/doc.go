@@ -9,5 +9,7 @@
 // further; then the server counts, for each by name, what was taken from it, and so do the metrics. A sweeper that was frozen
 // past its lease trims nothing. What fails keeps too much, never too little.
 //
-// It does not archive, and it gives no memory back that is not a log's: dead letters, indexes of keys and receipts stay.
+// A policy with an archive has a Sweeper move the oldest entries into an object store, package archive, before they go.
+//
+// It gives no memory back that is not a log's: dead letters, indexes of keys and receipts stay.
 package retention

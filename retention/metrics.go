@@ -3,6 +3,7 @@ package retention
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/echomq/pipeline/retention/archive"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -18,6 +19,13 @@ type metrics struct {
 	over     *prometheus.GaugeVec
 	held     *prometheus.GaugeVec
 	failed   *prometheus.CounterVec
+	archive  archiveMetrics
+}
+
+// archiveMetrics are those of the archive.
+type archiveMetrics struct {
+	segments, messages, bytes, deleted, failures *prometheus.CounterVec
+	failing, behind                              *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer, scope string) *metrics {
@@ -37,7 +45,16 @@ func newMetrics(reg prometheus.Registerer, scope string) *metrics {
 		retired:  counters("retired_groups_total", "Groups that were deleted since nobody had consumed them for as long as the policy says.", "stream"),
 		over:     gauges("over_entries", "Entries above the max length of the policy, or what its max bytes come to, after the last beat: what somebody holds.", "stream"),
 		held:     gauges("held_age_seconds", "Age of the first entry that somebody needs; 0: there is none.", "stream"),
-		failed:   counters("failures_total", "Turns of a stream that failed: nothing more of it goes until that is mended. Someone has to act.", "stream"),
+		archive: archiveMetrics{
+			segments: counters("archived_segments_total", "Segments that were archived.", "stream"),
+			messages: counters("archived_messages_total", "Messages in these.", "stream"),
+			bytes:    counters("archived_bytes_total", "Bytes of their objects.", "stream"),
+			deleted:  counters("archive_deleted_segments_total", "Segments that the archive's own max age has taken.", "stream"),
+			failures: counters("archive_failures_total", "Turns in which a stream could not be archived.", "stream"),
+			failing:  gauges("archive_failing", "1 while a stream cannot be archived: nothing more of it goes. Someone has to act.", "stream"),
+			behind:   gauges("archive_behind_seconds", "Age of the first entry that the archive does not have.", "stream"),
+		},
+		failed: counters("failures_total", "Turns of a stream that failed: nothing more of it goes until that is mended. Someone has to act.", "stream"),
 	}
 }
 
@@ -55,4 +72,25 @@ func (m *metrics) turn(s *Swept) {
 	}
 	m.over.WithLabelValues(m.scope, name).Set(float64(s.Over))
 	m.held.WithLabelValues(m.scope, name).Set(s.HeldAge.Seconds())
+}
+
+// archivedTurn counts what a turn of the archive came to.
+func (m *metrics) archivedTurn(name string, done *archive.Archived, err error) {
+	a := &m.archive
+	a.segments.WithLabelValues(m.scope, name).Add(float64(done.Segments))
+	a.messages.WithLabelValues(m.scope, name).Add(float64(done.Messages))
+	a.bytes.WithLabelValues(m.scope, name).Add(float64(done.Bytes))
+	a.deleted.WithLabelValues(m.scope, name).Add(float64(done.Deleted))
+	failing := 0.0
+	if err != nil {
+		failing = 1
+		a.failures.WithLabelValues(m.scope, name).Inc()
+	}
+	a.failing.WithLabelValues(m.scope, name).Set(failing)
+}
+
+// unarchived forgets a stream that is not archived, or not by this process.
+func (m *metrics) unarchived(name string) {
+	m.archive.failing.DeleteLabelValues(m.scope, name)
+	m.archive.behind.DeleteLabelValues(m.scope, name)
 }

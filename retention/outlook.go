@@ -123,7 +123,11 @@ func Foresee(policy stream.Retention, h stream.Holdings, counted map[codec.Entry
 	}
 	o.Goes, o.Drops, o.Held = part(goes), part(drops), part(max(0, wanted-goes-drops))
 	for _, holder := range h.Holders {
-		if n := h.Length - below(holder.First); n > 0 {
+		n := h.Length - below(holder.First)
+		if holder.First.Compare(h.First) < 0 { // what there is no more, it does not need
+			holder.First = h.First
+		}
+		if n > 0 {
 			o.Claims = append(o.Claims, Claim{holder, max(0, h.Now.Sub(holder.First.Time())), part(n)})
 		}
 	}

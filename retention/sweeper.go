@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sourcegraph/conc/pool"
 
+	"github.com/echomq/pipeline/retention/archive"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -26,6 +28,17 @@ type SweeperConfig struct {
 	// Lease is how long the right to trim outlives a sweeper that died. Default stream.DefaultSweepLease. Below three beats, it may
 	// change hands while its holder is well.
 	Lease time.Duration
+	// Stores opens the store at the address that a policy has. Default: those that file:// names. A stream whose store it does not open is not
+	// archived, and keeps all.
+	Stores func(ctx context.Context, address string) (archive.Store, error)
+	// Temp is the directory where segments of the archive are written before they go to the store. Default: that of the system.
+	Temp string
+	// Settle is how old an entry is before it is archived. Default archive.DefaultSettle. Shorter, a failover may leave more in the archive than
+	// in the log.
+	Settle time.Duration
+	// ArchiveTimeout is how long a stream's turn to be archived takes at most, a segment. Default 10 min. Shorter, a slow store never gets a
+	// large segment; longer, one that hangs keeps the other streams waiting.
+	ArchiveTimeout time.Duration
 	// Registerer takes the metrics. Nil: none are shown.
 	Registerer prometheus.Registerer
 }
@@ -37,9 +50,21 @@ func (c *SweeperConfig) setDefaults() {
 	if c.Lease == 0 {
 		c.Lease = stream.DefaultSweepLease
 	}
+	if c.ArchiveTimeout == 0 {
+		c.ArchiveTimeout = 10 * time.Minute
+	}
+	if c.Stores == nil {
+		c.Stores = openDirectory
+	}
 }
 
 func (c *SweeperConfig) validate() error {
+	if c.Settle < 0 {
+		return fmt.Errorf("retention: entries that are archived %s after they were appended", c.Settle)
+	}
+	if c.ArchiveTimeout < 0 {
+		return fmt.Errorf("retention: %s to archive a segment", c.ArchiveTimeout)
+	}
 	if c.Beat < 0 {
 		return fmt.Errorf("retention: a beat of %s", c.Beat)
 	}
@@ -49,7 +74,7 @@ func (c *SweeperConfig) validate() error {
 	return nil
 }
 
-// Sweeper takes away what the policies of a scope's streams let go.
+// Sweeper takes away what the policies of a scope's streams let go, and archives those that are to be.
 type Sweeper struct {
 	client  *tier.Client
 	cfg     SweeperConfig
@@ -57,6 +82,7 @@ type Sweeper struct {
 	metrics *metrics
 	begun   atomic.Bool
 	taken   time.Time // when the right was last taken or kept, by this host's clock
+	holds   atomic.Bool
 }
 
 // NewSweeper checks the configuration. It asks the server nothing, and starts nothing.
@@ -90,6 +116,11 @@ func (s *Sweeper) Run(ctx context.Context) error {
 		return errors.New("retention: Sweeper.Run was called before")
 	}
 	defer s.release(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	archiving := pool.New()
+	defer archiving.Wait()
+	defer stop()
+	archiving.Go(func() { newArchiving(s).run(ctx) })
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -146,9 +177,11 @@ func (s *Sweeper) take(ctx context.Context) (free time.Duration, err error) {
 	}
 	if held {
 		s.taken = began
+		s.holds.Store(true)
 		s.metrics.sweeping.Set(1)
 		return 0, nil
 	}
+	s.holds.Store(false)
 	s.metrics.sweeping.Set(0)
 	return max(time.Millisecond, free), nil
 }

@@ -1,0 +1,34 @@
+package retention
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+// TestAheadIsBounded: of messages of a MiB few are read ahead, of small ones some batches.
+func TestAheadIsBounded(t *testing.T) {
+	for size, most := range map[int]int{1 << 20: aheadBatches + 2, 10: (aheadBatches + 2) * aheadMessages} {
+		synctest.Test(t, func(t *testing.T) {
+			read := 0
+			records := ahead(t.Context(), func(context.Context) iter.Seq2[codec.Record, error] {
+				return func(yield func(codec.Record, error) bool) {
+					for yield(codec.Record{Message: codec.Message{Data: make([]byte, size)}}, nil) {
+						read++
+					}
+				}
+			})
+			for range records {
+				synctest.Wait()
+				require.LessOrEqual(t, read, most)
+				require.Greater(t, read, most/2)
+				break
+			}
+		})
+	}
+}

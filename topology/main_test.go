@@ -1,0 +1,9 @@
+package topology_test
+
+import (
+	"testing"
+
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+func TestMain(m *testing.M) { tiertest.Main(m) }

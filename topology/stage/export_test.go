@@ -1,0 +1,94 @@
+package stage
+
+import (
+	"container/heap"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
+)
+
+// Eval is what an expression comes to on a message.
+func Eval(text Expr, r *codec.Record) (any, error) {
+	p, problems := compile([]string{"map", "data"}, text, anyResult)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	e := newEnv()
+	e.set(r)
+	return p.eval(e)
+}
+
+// Windows is a window stage without a server: what it remembers goes through JSON when it is restarted.
+type Windows struct {
+	w *windowing
+	p *process
+}
+
+// NewWindows makes one that has committed nothing.
+func NewWindows(cfg Window) *Windows {
+	if p := (&Config{From: "s/a", To: "s/b", Window: &cfg}).Check(); p != nil {
+		panic(p)
+	}
+	w := &windowing{name: "w", to: "s/b", late: func() {}}
+	w.setUp(&compiler{}, cfg)
+	w.begin(codec.EntryID{})
+	w.loaded = true
+	return &Windows{w, &process{decider: w, env: newEnv(), outputs: []string{"s/b"}, metrics: newMetrics(nil, "w")}}
+}
+
+// Put handles a message, and commits.
+func (x *Windows) Put(r codec.Record) (out []tier.Output, err error) {
+	d := consumer.Delivery{Record: r}
+	x.p.env.set(&d.Record)
+	err = x.p.one(&d)
+	if _, err := x.w.effects(); err != nil {
+		panic(err)
+	}
+	x.w.committed()
+	return append(out, x.p.env.out...), err
+}
+
+// Open is how many windows are.
+func (x *Windows) Open() int { return len(x.w.cells) }
+
+// Restart writes what is remembered, and reads it again.
+func (x *Windows) Restart() {
+	cells, clock := x.w.cells, x.w.clock
+	x.w.forget()
+	x.w.loaded, x.w.clock = true, clock
+	for id, c := range cells {
+		text, _ := json.Marshal(stored[open]{c.end, c.value})
+		var s stored[open]
+		if err := json.Unmarshal(text, &s); err != nil {
+			panic(err)
+		}
+		again := &cell[open]{id: id, end: s.End, queued: s.End, value: s.Value, stored: true}
+		x.w.cells[id] = again
+		heap.Push(&x.w.due, again)
+	}
+}
+
+// RecordsOf are the data of what a reader has; behind "! " an error of a record, behind "!! " of the whole.
+func RecordsOf(r io.Reader, format string) (all []string) {
+	in, err := newRecords(r, format)
+	if err != nil {
+		return []string{"!! " + err.Error()}
+	}
+	for {
+		m, err := in.next()
+		switch record, is := errors.AsType[errRecord](err); {
+		case err == nil:
+			all = append(all, string(m.Data))
+		case is:
+			all = append(all, "! "+record.Error())
+		case errors.Is(err, io.EOF):
+			return all
+		default:
+			return append(all, "!! "+err.Error())
+		}
+	}
+}

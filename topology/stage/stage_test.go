@@ -1,0 +1,244 @@
+package stage_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+	"github.com/echomq/pipeline/topology/stage"
+)
+
+func TestStages(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		cfg  stage.Config
+		in   []codec.Message
+		want []string
+		over []string
+		dead []string
+	}{
+		{
+			"filter",
+			stage.Config{To: "out", Filter: "data.mag >= 5"},
+			[]codec.Message{event("a", `{"mag": 5}`), event("b", `{"mag": 4.9}`), event("c", `{"mag": "5"}`), event("d", `{}`), event("e", `{"mag": 7}`)},
+			[]string{`a {"mag": 5}`, `e {"mag": 7}`},
+			nil,
+			[]string{`stage: filter: "data.mag >= 5": invalid operation: string >= int at 1:10 (data is map)`, `stage: filter: "data.mag >= 5": invalid operation: <nil> >= int at 1:10 (data is map)`},
+		},
+		{
+			"map",
+			stage.Config{To: "out", Map: &stage.Map{Data: "{n: data.n + 1, was: key}", Key: "data.n", Type: "'counted'", Headers: map[string]stage.Expr{"h": "key"}}},
+			[]codec.Message{event("a", `{"n": 1}`)},
+			[]string{`1 {"n":2,"was":"a"}`},
+			nil, nil,
+		},
+		{
+			"key_by",
+			stage.Config{To: "out", KeyBy: "data.who"},
+			[]codec.Message{event("a", `{"who": "ann"}`), event("a", `{"who": []}`)},
+			[]string{`ann {"who": "ann"}`},
+			nil,
+			[]string{`stage: key_by: "data.who": is array, want a text or a number (data is map)`},
+		},
+		{
+			"route",
+			stage.Config{Route: []stage.Route{{When: "data > 5", To: "out"}, {When: "data > 2", To: "over"}}},
+			[]codec.Message{event("a", `7`), event("a", `3`), event("a", `1`)},
+			[]string{"a 7"},
+			[]string{"a 3"},
+			nil,
+		},
+		{
+			"dedupe",
+			stage.Config{To: "out", Dedupe: &stage.Dedupe{Key: "data.id", Within: duration(time.Hour)}},
+			[]codec.Message{event("a", `{"id": 1}`), event("b", `{"id": 1}`), event("c", `{"id": 2}`), event("d", `{"id": 1}`)},
+			[]string{`a {"id": 1}`, `c {"id": 2}`},
+			nil, nil,
+		},
+		{
+			"dedupe remembers as many as it may",
+			stage.Config{To: "out", Dedupe: &stage.Dedupe{Key: "data", Within: duration(time.Hour), MaxKeys: 2}},
+			[]codec.Message{event("a", `1`), event("a", `2`), event("a", `1`), event("a", `3`), event("a", `3`), event("a", `1`)},
+			[]string{"a 1", "a 2", "a 3", "a 1"},
+			nil, nil,
+		},
+		{
+			"throttle",
+			stage.Config{To: "out", Throttle: &stage.Throttle{Count: 2, Per: duration(time.Hour), Key: "key", Over: "over"}},
+			[]codec.Message{event("a", `1`), event("a", `2`), event("a", `3`), event("b", `4`)},
+			[]string{"a 1", "a 2", "b 4"},
+			[]string{"a 3"},
+			nil,
+		},
+		{
+			"batch",
+			stage.Config{To: "out", Batch: &stage.Batch{Size: 2}},
+			[]codec.Message{event("a", `1`), event("b", `{"x": 2}`), event("a", `text`), event("a", `3`), {Type: stage.WatermarkType}},
+			[]string{`a [1,"text"]`, `a [3]`, `b [{"x":2}]`, " "},
+			nil, nil,
+		},
+		{
+			"window",
+			stage.Config{To: "out", Window: &stage.Window{Tumbling: duration(time.Hour), Time: "data.t", Values: map[string]stage.Aggregate{"n": {Count: true}}}},
+			[]codec.Message{event("a", `{"t": 0}`), event("a", `{"t": 1}`), event("b", `{"t": 3600000}`), event("c", `{}`)},
+			[]string{`a {"end":"1970-01-01T01:00:00Z","key":"a","n":2,"start":"1970-01-01T00:00:00Z"}`},
+			nil,
+			[]string{`stage: window.time: "data.t": is nil, want a time, a text as 2006-01-02T15:04:05Z or Unix milliseconds (data is map)`},
+		},
+	}
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, server)
+				cfg := tt.cfg
+				cfg.From = b.address("in")
+				place := func(name *string) {
+					if *name != "" {
+						*name = b.address(*name)
+					}
+				}
+				place(&cfg.To)
+				cfg.Route = append([]stage.Route(nil), cfg.Route...)
+				for i := range cfg.Route {
+					place(&cfg.Route[i].To)
+				}
+				if cfg.Throttle != nil {
+					throttle := *cfg.Throttle
+					cfg.Throttle = &throttle
+					place(&throttle.Over)
+				}
+				b.append("in", tt.in...)
+				b.run("verb", cfg, stage.Options{})
+				b.settled("in", "verb")
+				require.Equal(t, tt.want, data(b.all("out")))
+				if tt.over != nil {
+					require.Equal(t, tt.over, data(b.all("over")))
+				}
+				require.Equal(t, tt.dead, b.letters("in", "verb"))
+			})
+		}
+	})
+}
+
+// TestRedriven: a dead letter that is redriven is decided on again, by the declaration that there is then (B114).
+func TestRedriven(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tiertest.Shared(t, tiertest.Valkey))
+	b.append("in", event("a", `{"mag": "5"}`), event("b", `{"mag": 6}`))
+	cfg := stage.Config{From: b.address("in"), To: b.address("out"), Filter: "data.mag >= 5"}
+	stop := b.run("big", cfg, stage.Options{})
+	b.settled("in", "big")
+	stop()
+	require.Len(t, b.letters("in", "big"), 1)
+	cfg.Filter = "float(data.mag) >= 5"
+	b.run("big", cfg, stage.Options{})
+	var ids []codec.EntryID
+	for l, err := range stream.DeadLetters(t.Context(), b.client, b.address("in"), "big") {
+		require.NoError(t, err)
+		ids = append(ids, l.ID)
+	}
+	_, err := stream.Redrive(t.Context(), b.client, b.address("in"), "big", ids)
+	require.NoError(t, err)
+	tiertest.Eventually(t, patience, func() (bool, string) {
+		got := data(b.all("out"))
+		return len(got) == 2, fmt.Sprint(got)
+	})
+	require.Equal(t, []string{`b {"mag": 6}`, `a {"mag": "5"}`}, data(b.all("out")))
+}
+
+// TestKilledWindows: processes that run a window are killed while messages come, and each message counts once: the results are
+// those of an addition without any stage (B13).
+func TestKilledWindows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tiertest.Shared(t, tiertest.Valkey))
+	spawn := func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s", childEnv, b.server.URL(), b.scope))
+		cmd.Stderr = os.Stderr
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		return cmd
+	}
+	type key struct {
+		key   string
+		start int
+	}
+	n, sum := map[key]int{}, map[key]int{}
+	const rounds, each = 4, 5000
+	for round := range rounds {
+		var ms []codec.Message
+		for i := range each {
+			at := (round*each+i)*5 - rand.IntN(300)
+			k := key{fmt.Sprint("k", rand.IntN(7)), max(0, at) / 1000}
+			n[k]++
+			sum[k] += i
+			ms = append(ms, event(k.key, fmt.Sprintf(`{"t": %d, "v": %d}`, max(0, at), i)))
+		}
+		b.append("in", ms...)
+		cmd := spawn()
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			all, err := stream.Cursors(t.Context(), b.client, b.address("in"))
+			return err == nil && len(all) == 1 && all[0].Lag < int64(rand.IntN(each/10)), fmt.Sprint(all, err)
+		})
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+	b.append("in", codec.Message{Type: stage.WatermarkType})
+	spawn()
+	b.settled("in", "seconds")
+	for _, m := range b.all("out") {
+		if m.Type == stage.WatermarkType {
+			continue
+		}
+		var got struct {
+			Start  time.Time
+			N, Sum int
+		}
+		require.NoError(t, json.Unmarshal(m.Data, &got))
+		k := key{m.Key, int(got.Start.Unix())}
+		require.Equal(t, n[k], got.N, "%v", k)
+		require.Equal(t, sum[k], got.Sum, "%v", k)
+		delete(n, k)
+	}
+	require.Empty(t, n, "windows that were not told")
+	state, err := b.client.StateAll(t.Context(), b.scope, "stage.seconds")
+	require.NoError(t, err)
+	require.Len(t, state, 1, "what is closed is not kept")
+}
+
+// TestAnotherWindow: what another declaration left open is not added to.
+func TestAnotherWindow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tiertest.Shared(t, tiertest.Valkey))
+	b.append("in", event("a", `1`))
+	cfg := stage.Config{From: b.address("in"), To: b.address("out"), Window: &stage.Window{Tumbling: duration(time.Hour), Values: map[string]stage.Aggregate{"n": {Count: true}}}}
+	stop := b.run("hours", cfg, stage.Options{})
+	b.settled("in", "hours")
+	stop()
+	b.append("in", event("a", `1`))
+	other := *cfg.Window
+	other.Tumbling = duration(time.Minute)
+	cfg.Window = &other
+	s, err := stage.New(b.client, "hours", cfg, stage.Options{})
+	require.NoError(t, err)
+	require.ErrorAs(t, s.Run(t.Context()), new(*stage.ShapeError))
+	_, err = b.client.DeleteStates(t.Context(), b.scope, "stage.hours")
+	require.NoError(t, err)
+	s, err = stage.New(b.client, "hours", cfg, stage.Options{})
+	require.NoError(t, err)
+	require.ErrorContains(t, s.Run(t.Context()), "was deleted by somebody")
+}

@@ -26,7 +26,9 @@ type app struct {
 	away         chan<- struct{}          // takes the first news of an outage, and says when it is over
 	trouble      atomic.Pointer[error]    // why what is written is sent again
 	embedded     bool                     // the server is the embedded one
+	service      bool                     // it runs until it is stopped: then it is done
 	exec         bool                     // messages go to a command
+	results      bool                     // how each ended is shown on standard output
 	done         int                      // messages shown or written: whether a time-out ended with nothing
 }
 

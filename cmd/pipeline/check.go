@@ -20,9 +20,9 @@ func checkCommand(a *app) *cobra.Command {
 		Short: "Audit what must hold in a scope; exit code 1 with findings",
 		Long: `Audit what must hold in a scope: that its number and its brands say the same
 wherever they stand, that keys hold their types, that groups and their consumers
-are recorded; and of a queue, that each job is in one state and each active one is
-leased. Nothing is changed. The exit code is 1 when something does not
-hold.`,
+are recorded; and of a queue, that each job is in one state, each active one is
+leased, and nobody waits for a child that is lost, or that nobody tells of.
+Nothing is changed. The exit code is 1 when something does not hold.`,
 		Args: arguments(1, 1, "the name of a scope"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := tier.CheckName("scope", args[0]); err != nil {
@@ -45,7 +45,8 @@ func (a *app) check(ctx context.Context, client *tier.Client, scope string) erro
 		return scanErr
 	}
 	if len(jobs) > 0 {
-		err = errors.Join(err, queue.Check(ctx, client, scope))
+		late, stuckErr := undelivered(ctx, client, scope)
+		err = errors.Join(append(late, err, queue.Check(ctx, client, scope), stuckErr)...)
 	}
 	if err == nil && len(jobs) == 0 { // a queue needs no stream
 		if err := a.mustExist(ctx, client, scope); err != nil {

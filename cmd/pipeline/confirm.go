@@ -12,8 +12,8 @@ import (
 	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
 )
 
-// confirm is how a command that cannot be undone is agreed to: on a terminal by typing
-// the name of what goes, elsewhere by --yes.
+// confirm is how a command that destroys or changes much is agreed to: on a terminal by
+// typing the name of what it is about, elsewhere by --yes.
 type confirm struct {
 	app    *app
 	dryRun bool
@@ -21,7 +21,7 @@ type confirm struct {
 }
 
 func (c *confirm) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only say what would go")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only say what would be changed")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask; needed where there is no terminal")
 }
 
@@ -32,7 +32,7 @@ func (c *confirm) possible() error {
 	if c.dryRun || c.yes || (isTerminal(c.app.in) && isTerminal(c.app.err)) {
 		return nil
 	}
-	return usagef("this cannot be undone, and there is no terminal to ask on: give --yes, or --dry-run to see what would go")
+	return usagef("there is no terminal to ask on: give --yes, or --dry-run to see what would be changed")
 }
 
 // asked shows what would go, and returns when its name was typed.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
 	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/retention"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -59,7 +60,8 @@ the stream, and strict does so with all of them, with --concurrency 1. One that
 fails holds up those behind it until it is handled or given up. Each consumer of
 a group keeps the order of what it handles. With --exclusive the order is that of
 the stream, whoever comes and goes: of all that run with it under the name, a
-cursor, one at a time handles messages, and the others stand by.
+cursor, one at a time handles messages, and the others stand by. A new cursor
+begins with what the archive has, a group with what the stream still has.
 
 Of a stream with partitions, those that run it share the partitions out, each with
 one owner at a time, by a cursor in each; --concurrency is for each partition, and
@@ -93,10 +95,7 @@ dies changes who owns what. --count may be exceeded by what is being handled.`,
 	f.BoolVar(&c.exclusive, "exclusive", false, "handle messages only while no other consumer of the name does: a cursor, not a group")
 	f.Var(number(&c.deliveries, 1, math.MaxInt), "max-deliveries", "give a message up after this many deliveries (default 20)")
 	f.Var(duration(&c.backoff), "backoff", "longest pause after the first failure of a message (default 1s)")
-	f.Var(&value{kind: "CMD", set: func(s string) (err error) {
-		c.exec, err = parseCommand(s)
-		return err
-	}}, "exec", "command to run for each message")
+	f.Var(commandLine(&c.exec), "exec", "command to run for each message")
 	c.metrics.flag(cmd)
 	return cmd
 }
@@ -171,9 +170,12 @@ func (c *consume) run(ctx context.Context) error {
 			return err
 		})()
 		begun := time.Now()
-		job := &consumption{consume: c, out: c.app.sink()}
-		err = job.run(ctx, func(handler consumer.Handler, cfg consumer.Config) (runner, error) {
-			return c.runner(client, start, job.tally, handler, cfg)
+		job := &consumption{app: c.app, what: "message", count: c.count, wait: c.wait, perform: c.perform(), failing: c.failing}
+		err = job.run(ctx, func(handler consumer.Handler) (runner, error) {
+			return c.runner(client, start, job.tally, handler, consumer.Config{
+				Concurrency: c.concurrency, MaxInFlight: maxInFlight(c.exec, c.concurrency), MaxDeliveries: c.deliveries, Backoff: c.backoff, Order: c.order,
+				Logger: c.app.logger(), Registerer: c.metrics.registerer(),
+			})
 		})
 		handled := job.tally.handled
 		c.app.done = handled
@@ -183,6 +185,30 @@ func (c *consume) run(ctx context.Context) error {
 		c.app.note("%s handled by %s %s of %s in %s", show.Count(handled, "message"), c.kind(), c.group, c.addr, show.Duration(time.Since(begun)))
 		return err
 	})
+}
+
+// perform prints a message, or runs the command for it.
+func (c *consume) perform() consumer.Handler {
+	out := c.app.sink()
+	return func(ctx context.Context, d *consumer.Delivery) error {
+		if c.exec != nil {
+			return c.exec.run(ctx, c.app, &d.Record)
+		}
+		return out.show(&d.Record)
+	}
+}
+
+func (c *consume) failing(n int) error {
+	return fmt.Errorf("%s failed and will come again, to any consumer of the %s: 'pipeline groups %s' shows what is parked", show.Count(n, "message"), c.kind(), c.addr)
+}
+
+// maxInFlight is few messages for commands, which are slow: what is fetched here, the
+// other consumers do not get. Printing takes the default, which is 0.
+func maxInFlight(exec *command, concurrency int) int {
+	if exec == nil {
+		return 0
+	}
+	return 4 * concurrency
 }
 
 // foldsNothing refuses the cursor of a projection.
@@ -216,7 +242,7 @@ type runner interface {
 // runner makes the consumer that the stream and the flags want.
 func (c *consume) runner(client *tier.Client, start stream.Start, count *tally, handler consumer.Handler, cfg consumer.Config) (runner, error) {
 	if c.partitioned {
-		cursor, err := stream.NewPartitionedCursor(client, stream.CursorConfig{Address: c.addr.String(), Name: c.group, Start: start})
+		cursor, err := stream.NewPartitionedCursor(client, stream.CursorConfig{Address: c.addr.String(), Name: c.group, Start: start, Past: retention.NewPast(client, openStore)})
 		if err != nil {
 			return nil, err
 		}
@@ -231,7 +257,7 @@ func (c *consume) runner(client *tier.Client, start stream.Start, count *tally, 
 
 func (c *consume) source(client *tier.Client, start stream.Start) (consumer.Source, error) {
 	if c.exclusive {
-		cursor, err := stream.NewCursor(client, stream.CursorConfig{Address: c.addr.String(), Name: c.group, Start: start})
+		cursor, err := stream.NewCursor(client, stream.CursorConfig{Address: c.addr.String(), Name: c.group, Start: start, Past: retention.NewPast(client, openStore)})
 		return consumer.Exclusive(cursor), err
 	}
 	group, err := stream.NewGroup(client, stream.GroupConfig{Address: c.addr.String(), Name: c.group, Start: start})

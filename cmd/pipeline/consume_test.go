@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestConsumeStart(t *testing.T) {
 	}
 	packs := numbers(t, p, 10, "--pack", "5")
 	for i, m := range messages(t, p.ok("range", packs)) {
-		r := p.ok("consume", packs, "--group", fmt.Sprint("from-", i), "--wait", "100ms", "--start", m.Entry)
+		r := p.ok("consume", packs, "--group", fmt.Sprint("from-", i), "--count", strconv.Itoa(10-i), "--start", m.Entry)
 		require.Equal(t, quoted(i+1, 10), data(t, r), "an entry as messages show it")
 	}
 	r := p.run("consume", addr, "--group", "g", "--start", "XXX"+all[0].ID[3:])

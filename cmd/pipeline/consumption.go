@@ -13,12 +13,19 @@ import (
 	"github.com/echomq/pipeline/consumer"
 )
 
-// consumption is one run of consume.
+// consumption is one run of a consumer, of messages or of jobs: what it handles is
+// counted and told, and what ends it is seen to.
 type consumption struct {
-	*consume
-	out   *sink
+	app     *app
+	what    string // it handles: "message", "job"
+	count   int    // 0: no bound
+	wait    time.Duration
+	perform consumer.Handler
+	failing func(n int) error // what n mean that failed and were not handled since
+
 	tally *tally
 	stop  context.CancelCauseFunc
+	over  <-chan struct{} // closed when it is stopping
 
 	mu      sync.Mutex
 	running int                  // handlers
@@ -38,20 +45,18 @@ var (
 	errEnough = errors.New("--count is reached")
 )
 
-func (c *consumption) run(ctx context.Context, newRunner func(consumer.Handler, consumer.Config) (runner, error)) error {
+func (c *consumption) run(ctx context.Context, newRunner func(consumer.Handler) (runner, error)) error {
 	ctx, c.stop = context.WithCancelCause(ctx)
 	defer c.stop(nil)
+	c.over = ctx.Done()
 	c.failed = map[failure]struct{}{}
 	c.tally = &tally{most: c.count, reached: func() { c.stop(errEnough) }, flying: map[codec.EntryID]int{}}
-	runner, err := newRunner(c.handle, consumer.Config{
-		Concurrency: c.concurrency, MaxInFlight: c.maxInFlight(), MaxDeliveries: c.deliveries, Backoff: c.backoff, Order: c.order,
-		Logger: c.app.logger(), Registerer: c.metrics.registerer(),
-	})
+	runner, err := newRunner(c.handle)
 	if err != nil {
 		return err
 	}
 	if !isTerminal(c.app.out) { // where messages, or the commands' output, would be mixed with it
-		c.app.startProgress(int64(cmp.Or(c.count, -1)))
+		c.app.startProgress(int64(cmp.Or(c.count, -1)), c.what)
 		defer c.app.endProgress()
 	}
 	if c.wait > 0 {
@@ -65,24 +70,10 @@ func (c *consumption) run(ctx context.Context, newRunner func(consumer.Handler, 
 	return c.outcome(context.Cause(ctx))
 }
 
-// maxInFlight is few messages for commands, which are slow: what is fetched here, the
-// other consumers of the group do not get. Printing takes the default, which is 0.
-func (c *consumption) maxInFlight() int {
-	if c.exec == nil {
-		return 0
-	}
-	return 4 * c.concurrency
-}
-
-// handle prints a message, or runs the command for it.
+// handle performs, and counts.
 func (c *consumption) handle(ctx context.Context, d *consumer.Delivery) error {
 	c.begin()
-	var err error
-	if c.exec != nil {
-		err = c.exec.run(ctx, c.app, &d.Record)
-	} else {
-		err = c.out.show(&d.Record)
-	}
+	err := c.perform(ctx, d)
 	if cannotShow(err) {
 		c.stop(err)
 	}
@@ -96,7 +87,7 @@ func (c *consumption) stopping(ctx context.Context) {
 	n := c.running
 	c.mu.Unlock()
 	if n > 0 && signalled(ctx) != nil {
-		c.app.note("stopping: %s let finish, for ten seconds at most; Ctrl-C again ends it at once", show.Count(n, "message"))
+		c.app.note("stopping: %s let finish, for ten seconds at most; Ctrl-C again ends it at once", show.Count(n, c.what))
 	}
 }
 
@@ -114,7 +105,9 @@ func (c *consumption) end(d *consumer.Delivery, err, cause error) {
 	c.app.progress.Load().at(int64(n), n)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil || errors.Is(cause, consumer.ErrLeaseLost) { // or another's now
+	if verdict, _ := consumer.VerdictOf(err); verdict == consumer.VerdictSnooze {
+		// as if it had not come
+	} else if err == nil || errors.Is(cause, consumer.ErrLeaseLost) { // or another's now
 		delete(c.failed, failure{d.ID, d.Position})
 	} else {
 		c.failed[failure{d.ID, d.Position}] = struct{}{}
@@ -130,7 +123,7 @@ func (c *consumption) outcome(cause error) error {
 	case cannotShow(cause):
 		return cause
 	case len(c.failed) > 0:
-		return fmt.Errorf("%s failed and will come again, to any consumer of the %s: 'pipeline groups %s' shows what is parked", show.Count(len(c.failed), "message"), c.kind(), c.addr)
+		return c.failing(len(c.failed))
 	case c.tally.handled > 0:
 		return nil
 	case errors.Is(cause, errIdle):

@@ -15,6 +15,9 @@ import (
 
 // cursorsOf lists the cursors of a stream; one that is none has none.
 func cursorsOf(ctx context.Context, client *tier.Client, addr tier.Address) ([]stream.CursorInfo, error) {
+	if addr.Key != "" { // of another program: it has groups only
+		return nil, nil
+	}
 	list, err := stream.Cursors(ctx, client, addr.String())
 	if errors.Is(err, stream.ErrNoStream) || errors.Is(err, stream.ErrStreamRemoved) {
 		return nil, nil

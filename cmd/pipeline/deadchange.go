@@ -41,7 +41,7 @@ func (d *dead) redrive(ctx context.Context, client *tier.Client, ids []codec.Ent
 
 // redriveAll redrives in parts, so that an interrupted command can say how far it came.
 func (d *dead) redriveAll(ctx context.Context, client *tier.Client, ids []codec.EntryID) (all stream.RedriveResult, err error) {
-	d.app.startProgress(int64(len(ids)))
+	d.app.startProgress(int64(len(ids)), "message")
 	defer d.app.endProgress()
 	for chunk := range slices.Chunk(ids, changeChunk) {
 		r, err := stream.Redrive(ctx, client, d.addr.String(), d.group, chunk)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/internal/jsontext"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -59,7 +60,7 @@ func appendLetter(dst []byte, l *stream.DeadLetter) []byte {
 	dst = append(dst, `","attempts":`...)
 	dst = strconv.AppendInt(dst, int64(l.Attempts), 10)
 	dst = append(dst, `,"reason":`...)
-	dst = show.AppendEscaped(dst, l.Reason)
+	dst = jsontext.AppendString(dst, l.Reason)
 	dst = append(dst, `,"message":`...)
 	return append(show.AppendJSON(dst, &l.Record), '}')
 }

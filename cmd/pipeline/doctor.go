@@ -31,7 +31,8 @@ at is a note. The exit code is 1 with an error; --strict: with a warning, too.
 
 What the user lacks of a role (writer, reader, consumer, operator) is a note, as
 it need not have them all. With --as it is an error: SCOPE may be an address then,
-and --group name a group, whose keys the user is to have.`,
+and --group name a group, whose keys the user is to have. Roles in a queue
+(enqueuer, worker, scheduler, queue-operator) are looked at with --as only.`,
 		Example: `  pipeline doctor
   pipeline doctor shop --strict --output json
   pipeline doctor shop/orders --as consumer --group mailer`,
@@ -60,7 +61,9 @@ and --group name a group, whose keys the user is to have.`,
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there is a warning, too")
-	cmd.Flags().Var(choice(&as.Role, doctor.Roles()...), "as", "the role that the user is to have: what it lacks is an error")
+	role := choice(&as.Role, append(doctor.Roles(), doctor.QueueRoles()...)...)
+	role.kind = "ROLE" // all of them are longer than a line
+	cmd.Flags().Var(role, "as", "the role that the user is to have: what it lacks is an error")
 	cmd.Flags().StringVar(&as.Group, "group", "", "the group that it is to consume or operate, with --as")
 	return cmd
 }

@@ -32,10 +32,10 @@ func TestDoctor(t *testing.T) {
 	} {
 		require.Equal(t, 2, p.run(append([]string{"doctor"}, args...)...).code, "%q", args)
 	}
-	user := tiertest.NewUser(t, []*tiertest.Server{s}, "+@all", "-set", "~*")
+	user := tiertest.NewUser(t, []*tiertest.Server{s}, "+@all", "-xreadgroup", "~*")
 	guest := onServer(t, user.At(s))
 	require.Equal(t, "note", object(t, guest.given("").ok("doctor", "shop", "--strict"))["severity"])
-	require.Equal(t, "error", object(t, guest.run("doctor", "shop", "--as", "writer"))["severity"])
+	require.Equal(t, "error", object(t, guest.run("doctor", "shop", "--as", "consumer"))["severity"])
 
 	raw(t, s, "CONFIG", "SET", "appendonly", "no")
 	r = p.ok("doctor")

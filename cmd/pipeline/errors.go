@@ -10,6 +10,7 @@ import (
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/input"
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/retention/replay"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue"
 	"github.com/echomq/pipeline/tier/queue/schedule"
@@ -23,6 +24,7 @@ const (
 	exitUsage       = 2
 	exitNotFound    = 3
 	exitNothing     = 4 // timed out with nothing
+	exitDiffers     = 2 // of a plan and a drift: there is something; no usage error of theirs is 2
 	exitInterrupted = 130
 )
 
@@ -56,10 +58,13 @@ func codeOf(err error) int {
 	switch {
 	case err == nil, errors.Is(err, errOutputClosed):
 		return exitDone
+	case errors.Is(err, errDiffers):
+		return exitDiffers
 	case errors.As(err, &usage), errors.As(err, &field),
 		errors.Is(err, tier.ErrName), errors.Is(err, tier.ErrURL),
 		errors.Is(err, codec.ErrID), errors.Is(err, codec.ErrEntryID), errors.Is(err, stream.ErrBadCall),
-		errors.Is(err, queue.ErrBadCall), errors.As(err, &cron), errors.As(err, &zone), errors.Is(err, schedule.ErrInterval):
+		errors.Is(err, queue.ErrBadCall), errors.As(err, &cron), errors.As(err, &zone), errors.Is(err, schedule.ErrInterval),
+		errors.Is(err, input.ErrNoIDs), errors.Is(err, replay.ErrConfig):
 		return exitUsage
 	case errors.As(err, &missing), errors.Is(err, stream.ErrNoStream), errors.Is(err, stream.ErrNotFound),
 		errors.Is(err, stream.ErrStreamRemoved), errors.Is(err, stream.ErrGroupDeleted),
@@ -75,10 +80,10 @@ func codeOf(err error) int {
 func (a *app) exit(ctx context.Context, err error) int {
 	code := codeOf(err)
 	stop := signalled(ctx)
-	if code != exitDone && (stop == nil || !stoppedWaiting(err)) {
+	if code != exitDone && !errors.Is(err, errDiffers) && (stop == nil || !stoppedWaiting(err)) {
 		a.fail(err)
 	}
-	if stop != nil {
+	if stop != nil && !a.service {
 		return stop.code()
 	}
 	return code
@@ -91,7 +96,7 @@ func stoppedWaiting(err error) bool {
 		errors.Is(err, tier.ErrCancelled) || errors.Is(err, errNothing)
 }
 
-var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|queue|schedule|codec|embedded|consumer|retention|input): `)
+var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|queue|schedule|codec|embedded|consumer|retention|archive|replay|input|topology): `)
 
 // flags are what the words of the packages below are called here.
 var flags = strings.NewReplacer("write with Exclusive", "give --exclusive", "write without Exclusive", "leave --exclusive out",

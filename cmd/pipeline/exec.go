@@ -21,6 +21,14 @@ type command struct {
 	args []string
 }
 
+// commandLine is a command that can be run.
+func commandLine(p **command) *value {
+	return &value{kind: "CMD", set: func(s string) (err error) {
+		*p, err = parseCommand(s)
+		return err
+	}}
+}
+
 func parseCommand(s string) (*command, error) {
 	w, err := words.Split(s)
 	if err != nil {
@@ -40,19 +48,25 @@ func parseCommand(s string) (*command, error) {
 // consumer that stops waits for its handlers.
 const killDelay = 500 * time.Millisecond
 
-// run runs the command with a message on its standard input. It ends with ctx.
-func (c *command) run(ctx context.Context, a *app, r *codec.Record) error {
-	cmd := exec.CommandContext(ctx, c.path, c.args...)
-	ownGroup(cmd)
-	cmd.WaitDelay = killDelay
+// run runs the command with a message on its standard input, and more in its environment. It ends with ctx.
+func (c *command) run(ctx context.Context, a *app, r *codec.Record, more ...string) error {
 	id := cmp.Or(r.ID.String(), r.Position.String())
-	cmd.Env = append(environment(), "PIPELINE_MESSAGE_ID="+id)
-	cmd.Stdin = bytes.NewReader(append(show.AppendJSON(nil, r), '\n'))
+	cmd := c.process(ctx, show.AppendJSON(nil, r), append(more, "PIPELINE_MESSAGE_ID="+id)...)
 	cmd.Stdout, cmd.Stderr = a.out, a.err
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %s: %w", id, c.path, err)
 	}
 	return nil
+}
+
+// process is a child with a line on its standard input, that ends with ctx.
+func (c *command) process(ctx context.Context, line []byte, env ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.path, c.args...)
+	ownGroup(cmd)
+	cmd.WaitDelay = killDelay
+	cmd.Env = append(environment(), env...)
+	cmd.Stdin = bytes.NewReader(append(line, '\n'))
+	return cmd
 }
 
 // environment is what a child gets of our environment: nothing that could be a

@@ -143,3 +143,18 @@ func word(p *string, kind string, limit int) *value {
 		return nil
 	}}
 }
+
+// texts are words of a flag that may be given several times.
+func texts(p *[]string, kind string, limit int) *value {
+	var one string
+	v := word(&one, kind, limit)
+	set := v.set
+	v.set = func(s string) error {
+		err := set(s)
+		if err == nil {
+			*p = append(*p, one)
+		}
+		return err
+	}
+	return v
+}

@@ -27,7 +27,8 @@ func getCommand(a *app) *cobra.Command {
 		Short: "Show one message by its id",
 		Long: `Show one message by its id. An id says which stream it is of, so that the
 address is not needed; with one, ID may also be an entry as the other commands
-show it (1795957200000-0, 1795957200000-99#3).`,
+show it (1795957200000-0, 1795957200000-99#3). What the stream's archive has is
+found as well.`,
 		Example: `  pipeline get ORD0STCa4O4Feq
   pipeline get 1795957200000-0 shop/orders`,
 		Args: arguments(1, 2, "an id, and perhaps the address of its stream"),
@@ -64,7 +65,7 @@ func (g *get) run(ctx context.Context, client *tier.Client) (err error) {
 			return err
 		}
 	}
-	r, err := stream.NewReader(client, stream.ReaderConfig{Address: g.addr.String()})
+	r, err := newPartReader(ctx, client, g.addr, "")
 	if err != nil {
 		return err
 	}

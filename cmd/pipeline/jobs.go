@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -22,11 +21,11 @@ import (
 func jobsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "Enqueue jobs, see them, retry, cancel and remove them",
+		Short: "Enqueue jobs and flows, see them, update, retry, cancel and remove them",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  runParent,
 	}
-	cmd.AddCommand(jobsEnqueue(a), jobsList(a), jobsShow(a), jobsRetry(a), jobsCancel(a), jobsRemove(a))
+	cmd.AddCommand(jobsEnqueue(a), jobsFlow(a), jobsList(a), jobsShow(a), jobsLogs(a), jobsUpdate(a), jobsRetry(a), jobsCancel(a), jobsRemove(a))
 	return cmd
 }
 
@@ -47,6 +46,14 @@ func (c *jobChoice) idFlag(cmd *cobra.Command) {
 		c.ids = append(c.ids, id)
 		return nil
 	}}, "id", "the job with this id; may be given again")
+}
+
+// wantsID refuses what names no job.
+func (c *jobChoice) wantsID(queue string) error {
+	if len(c.ids) == 0 {
+		return usagef("want the id of a job: --id ID ('pipeline jobs ls %s' lists them)", queue)
+	}
+	return nil
 }
 
 // listFlags choose among jobs, by their state only where there are several.
@@ -120,13 +127,25 @@ table ends after 1,000, unless --limit says otherwise. JSON has the message.`,
 	return cmd
 }
 
-func (a *app) listJobs(ctx context.Context, client *tier.Client, jobs *queue.Client, name string, c *jobChoice) error {
+func (a *app) listJobs(ctx context.Context, client *tier.Client, jobs *queue.Client, name string, c *jobChoice) (err error) {
 	if a.json() {
-		return c.each(ctx, jobs, func(i *queue.Info) error {
+		err = c.each(ctx, jobs, func(i *queue.Info) error {
 			a.done++
 			return a.printObject(jobOf(name, i))
 		})
+	} else {
+		err = a.jobTable(ctx, client, jobs, name, c)
 	}
+	if err != nil || a.done > 0 {
+		return err
+	}
+	if _, err = overview(ctx, jobs); err == nil && !a.json() {
+		a.note("no such jobs in %s", name)
+	}
+	return err
+}
+
+func (a *app) jobTable(ctx context.Context, client *tier.Client, jobs *queue.Client, name string, c *jobChoice) error {
 	now, err := client.Now(ctx, tier.Queue(name).QueueKey())
 	if err != nil {
 		return err
@@ -141,12 +160,8 @@ func (a *app) listJobs(ctx context.Context, client *tier.Client, jobs *queue.Cli
 		a.done++
 		return nil
 	})
-	if err != nil {
+	if err != nil || len(rows) == 1 {
 		return err
-	}
-	if len(rows) == 1 {
-		a.note("no such jobs in %s", name)
-		return nil
 	}
 	fit(rows, a.width())
 	if err := a.print(show.Table(rows)); err != nil {
@@ -156,35 +171,6 @@ func (a *app) listJobs(ctx context.Context, client *tier.Client, jobs *queue.Cli
 		a.note("these are the first %d: --limit N, --match TEXT or --output json shows others", tableRows)
 	}
 	return nil
-}
-
-// jobJSON is a job; of one that is done, what it came to.
-type jobJSON struct {
-	Job      codec.ID        `json:"job"`
-	Queue    string          `json:"queue"`
-	State    queue.State     `json:"state"`
-	Lane     string          `json:"lane,omitempty"`
-	Attempts int             `json:"attempts"`
-	At       string          `json:"at,omitempty"`
-	Worker   string          `json:"worker,omitempty"`
-	Idle     float64         `json:"idle_seconds,omitempty"`
-	Reason   string          `json:"reason,omitempty"`
-	Message  json.RawMessage `json:"message,omitempty"`
-	Error    string          `json:"error,omitempty"`
-	Raw      []byte          `json:"raw,omitempty"` // of one that cannot be decoded: base64
-	Result   *string         `json:"result,omitempty"`
-}
-
-func jobOf(name string, i *queue.Info) jobJSON {
-	j := jobJSON{
-		Job: i.ID, Queue: name, State: i.State, Lane: i.Lane, Attempts: i.Attempts, At: timeText(i.At), Worker: i.Worker, Idle: i.Idle.Seconds(), Reason: i.Reason,
-	}
-	if i.Err != nil {
-		j.Error, j.Raw = oneLine(i.Err), i.Raw
-		return j
-	}
-	j.Message = show.AppendMessage(nil, &i.Message)
-	return j
 }
 
 func jobRow(i *queue.Info, now time.Time) []string {

@@ -154,3 +154,43 @@ func entriesOf(leased []tier.Leased) (entries []codec.EntryID) {
 	}
 	return entries
 }
+
+func TestJobsNotes(t *testing.T) {
+	t.Parallel()
+	p, q := onShared(t), scope(t)
+	id := object(t, p.ok("jobs", "enqueue", q, "--type", "t", "--data", `{"to":"ann"}`))["job"].(string)
+	updated := object(t, p.ok("jobs", "update", q, "--id", id, "--data", `{"to":"bob"}`, "--type", "u"))
+	require.Equal(t, map[string]any{"action": "update-job", "job": id, "queue": q}, updated)
+	require.Empty(t, p.ok("jobs", "logs", q, "--id", id).out)
+
+	jobs, m := jobsOf(t, q), worker(t, q)
+	leased, err := m.Read(t.Context(), 1, 0)
+	require.NoError(t, err)
+	require.Equal(t, "u", leased[0].Records[0].Type)
+	require.NoError(t, m.Progress(t.Context(), leased[0].Entry, []byte("half")))
+	for range 3 {
+		_, err = jobs.Log(t.Context(), leased[0].Records[0].ID, 2, "sent \x1b[31mone")
+		require.NoError(t, err)
+	}
+	shown := object(t, p.ok("jobs", "show", q, "--id", id))
+	require.Equal(t, map[string]any{"to": "bob"}, shown["message"].(map[string]any)["data"])
+	require.Equal(t, "half", shown["progress"])
+	require.Regexp(t, `(?m)^progress half\nnoted    20\S+\nlog      2 lines$`, p.ok("jobs", "show", q, "--id", id, "--output", "text").out)
+	text := p.ok("jobs", "logs", q, "--id", id, "--output", "text")
+	require.Regexp(t, `^(20\S+  sent \\x1b\[31mone\n){2}$`, text.out)
+	require.Contains(t, text.errOut, "1 line before these dropped")
+	require.Equal(t, "sent \x1b[31mone", object(t, result{out: p.ok("jobs", "logs", q, "--id", id).lines()[0] + "\n"})["line"])
+
+	stays := p.run("jobs", "update", q, "--id", id, "--data", "1")
+	require.Equal(t, 1, stays.code)
+	require.Contains(t, stays.errOut, id+" stays as it is, since a worker has it")
+	_, err = m.Settle(t.Context(), entriesOf(leased))
+	require.NoError(t, err)
+	for _, verb := range []string{"logs", "update"} {
+		args := []string{"jobs", verb, q, "--id", id}
+		if verb == "update" {
+			args = append(args, "--data", "1")
+		}
+		require.Equal(t, 3, p.run(args...).code, verb)
+	}
+}

@@ -61,8 +61,8 @@ func jobsCancel(a *app) *cobra.Command {
 		Short: "Cancel jobs, also those that workers have",
 		Long: `Cancel jobs: --id, those in a --state or of a --lane or that --match a text, or
 --all that there are now. One that nobody has is removed. The worker of an active
-one is told within a third of its lease: the context of its handler ends, and when
-that returns an error, the job is dead with the --reason.`,
+one is told at once: the context of its handler ends, and when that returns an
+error, the job is dead with the --reason.`,
 		Example: `  pipeline jobs cancel billing --state scheduled --lane night --dry-run
   pipeline jobs cancel billing --id JOB0STCa4O4Feq --reason "the order was withdrawn" --yes`,
 	}, queue.Ready, queue.Active, queue.Scheduled, queue.Retry, queue.Waiting)
@@ -146,7 +146,7 @@ func (c *jobChange) run(ctx context.Context, _ *tier.Client, jobs *queue.Client)
 
 // changeAll changes jobs in parts, so that an interrupted command can say how far it came.
 func (c *jobChange) changeAll(ctx context.Context, jobs *queue.Client, ids []codec.ID, r *jobsChanged) error {
-	c.app.startProgress(int64(len(ids)))
+	c.app.startProgress(int64(len(ids)), "job")
 	defer c.app.endProgress()
 	for chunk := range slices.Chunk(ids, changeChunk) {
 		if err := c.change(ctx, jobs, chunk, r); err != nil {

@@ -8,11 +8,13 @@ import (
 	"io"
 	"math"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/input"
 	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/cmd/pipeline/internal/when"
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue"
@@ -25,6 +27,7 @@ type enqueue struct {
 	cfg     input.Config
 	job     queue.Job // what all of them have
 	data    string
+	until   string // of the unique key
 	refused int
 }
 
@@ -41,9 +44,13 @@ file or of standard input, as 'pipeline produce' reads them. The ids are printed
 one a line.
 
 A line that does not parse is reported as FILE:LINE: REASON and left out, the rest
-goes on, and the exit code is 1. Of a --unique key there is one job at a time: the
-id is that of the one that is there, and "existing" says so.`,
+goes on, and the exit code is 1. Of a --unique key there is one job at a time: by
+default another is dropped, the id is that of the one that is there, and "existing"
+says so; --on-conflict refuse makes it an error, replace hands data, terms and time
+to the one that is there. A job has its key until it is done, or --unique-until it
+is started, or until a time has passed.`,
 		Example: `  pipeline jobs enqueue mail --type welcome --data '{"to":"ann"}' --delay 10m
+  pipeline jobs enqueue mail --type digest --data '{}' --unique ann --unique-until 24h --on-conflict replace
   pipeline jobs enqueue mail users.csv --type welcome --lane bulk --max-attempts 5`,
 		Args: arguments(1, 2, "the name of a queue, and perhaps a file"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -68,11 +75,63 @@ id is that of the one that is there, and "existing" says so.`,
 	f.Var(duration(&e.job.Delay), "delay", "how long they wait, by the server's clock")
 	f.Var(moment(&e.job.At), "at", "when they are ready, by the server's clock, in place of --delay")
 	f.Var(word(&e.job.Unique.Key, "KEY", 1024), "unique", "unique key, until the job has ended; with --data")
+	f.Var(&value{kind: "done|started|DUR", set: e.setUntil}, "unique-until", "how long it has its unique key (default done)")
+	f.Var(&value{kind: "keep|refuse|replace", set: e.setConflict}, "on-conflict", "what becomes of it when another has its unique key (default keep: that one)")
 	f.Var(number(&e.job.Terms.MaxAttempts, 1, math.MaxInt), "max-attempts", "attempts at most, before a job is dead (default: the worker's)")
-	f.Var(duration(&e.job.Terms.Backoff), "backoff", "longest pause after the first failure (default: the worker's)")
+	f.Var(duration(&e.job.Terms.Backoff), "backoff", "longest pause after the first failure, which doubles (default: the worker's)")
+	f.Var(duration(&e.job.Terms.MaxBackoff), "max-backoff", "up to this (default: the worker's)")
 	f.Var(duration(&e.job.Terms.Timeout), "job-timeout", "of one attempt (default: the worker's)")
+	f.Var(&value{kind: "TIME|DUR", set: e.setDeadline}, "deadline", "when, or in how long by this host's clock, it is of no use any more: it is dead then")
 	f.Var(duration(&e.job.Terms.Keep), "keep", "how long what a job came to is kept")
+	f.Var(&value{kind: "TEXT", set: e.addTag}, "tag", "tag of the jobs; may be given again")
 	return cmd
+}
+
+func (e *enqueue) setUntil(text string) (err error) {
+	switch e.until = text; text {
+	case "done":
+		e.job.Unique.Until = queue.UntilDone
+	case "started":
+		e.job.Unique.Until = queue.UntilStarted
+	default:
+		e.job.Unique.Until = queue.UntilTime
+		if e.job.Unique.For, err = when.ParseDuration(text); err != nil {
+			return fmt.Errorf("want done, started, or how long: %w", err)
+		}
+	}
+	return nil
+}
+
+// conflicts are the words for what becomes of a job whose unique key another has.
+var conflicts = map[string]queue.Conflict{"keep": queue.Keep, "refuse": queue.Refuse, "replace": queue.Replace}
+
+func (e *enqueue) setConflict(text string) error {
+	if e.job.Unique.Conflict = conflicts[text]; e.job.Unique.Conflict == "" {
+		return errors.New("want keep, refuse or replace")
+	}
+	return nil
+}
+
+func (e *enqueue) setDeadline(text string) (err error) {
+	if d, err := when.ParseDuration(text); err == nil {
+		e.job.Terms.Deadline = time.Now().Add(d)
+		return nil
+	}
+	if e.job.Terms.Deadline, err = when.ParseEvent(text); err != nil {
+		return fmt.Errorf("want a time, or in how long: %w", err)
+	}
+	return nil
+}
+
+// maxTag is how long a tag is at most, in bytes.
+const maxTag = 128
+
+func (e *enqueue) addTag(text string) error {
+	if text == "" || len(text) > maxTag {
+		return fmt.Errorf("want 1 to %d bytes", maxTag)
+	}
+	e.job.Terms.Tags = append(e.job.Terms.Tags, text)
+	return nil
 }
 
 // check refuses what can be refused before anything is opened.
@@ -91,6 +150,8 @@ func (e *enqueue) check(args []string) error {
 		return usagef("--data is what one job carries: leave it out, or %s", args[1])
 	case e.data != "" && e.cfg.Key != "":
 		return usagef("--key names a field of a file: leave it out, or --data")
+	case e.job.Unique.Key == "" && (e.until != "" || e.job.Unique.Conflict != ""):
+		return usagef("--unique-until and --on-conflict are of a unique key: give --unique KEY")
 	case e.data == "" && e.job.Unique.Key != "":
 		return usagef("--unique is for one job: give it --data")
 	case e.data == "" && e.cfg.Format == "lines" && e.cfg.Key != "":
@@ -104,7 +165,10 @@ func (e *enqueue) run(ctx context.Context, _ *tier.Client, jobs *queue.Client) e
 		job := e.job
 		job.Message = codec.Message{Type: e.cfg.Type, Data: []byte(e.data)}
 		job.Headers.Set(codec.HeaderContentType, "application/json")
-		return e.send(ctx, jobs, []queue.Job{job})
+		if err := e.send(ctx, jobs, []queue.Job{job}); err != nil {
+			return err
+		}
+		return e.refusal("1 job refused")
 	}
 	in := e.app.in
 	if e.cfg.File != "-" {
@@ -128,10 +192,15 @@ func (e *enqueue) run(ctx context.Context, _ *tier.Client, jobs *queue.Client) e
 			return fmt.Errorf("%s enqueued for certain: %w", show.Count(e.app.done, "job"), err)
 		}
 	}
-	if e.refused > 0 {
-		return fmt.Errorf("%s of %s refused", show.Count(e.refused, "line"), e.cfg.File)
+	return e.refusal(fmt.Sprintf("%s of %s refused", show.Count(e.refused, "line"), e.cfg.File))
+}
+
+// refusal is the error of what was refused; why was said of each.
+func (e *enqueue) refusal(text string) error {
+	if e.refused == 0 {
+		return nil
 	}
-	return nil
+	return errors.New(text)
 }
 
 // chunk reads jobs for one call.

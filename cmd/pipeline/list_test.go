@@ -37,7 +37,7 @@ func TestStreamsAndGroups(t *testing.T) {
 		`"next_due_seconds":null,"oldest_parked":"","oldest_parked_seconds":0,"oldest_dead":"","oldest_dead_seconds":0\}$`, groups[0])
 	require.Regexp(t, `^\{"kind":"group","group":"slow","state":"dead","lag":2,"lag_exact":true,"pending":0,"parked":0,"consumers":0,"dead":0,"oldest_unread":"\d+-\d+","oldest_unread_seconds":[\d.]+,`, groups[1])
 	require.Regexp(t, `^GROUP +STATE +LAG +PENDING +PARKED +CONSUMERS +DEAD +OLDEST UNREAD +OLDEST PENDING +NEXT DUE +OLDEST PARKED +OLDEST DEAD +LEASE +START +FLOOR\n`+
-		`all +idle +0 +0 +0 +0 +0 +- +- +- +- +- +30s +- +[-\d]{10} \d\d:\d\d\nslow +dead +2 +0 +0 +0 +0 +[\d.]+m?s +- +- +- +- +30s +- +[-\d]{10} \d\d:\d\d\n$`,
+		`all +idle +0 +0 +0 +0 +0 +- +- +- +- +- +30s +- +[-\d]{10} \d\d:\d\d\nslow +dead +2 +0 +0 +0 +0 +[\dms.]+ +- +- +- +- +30s +- +[-\d]{10} \d\d:\d\d\n$`,
 		p.ok("groups", s+"/plain", "--output", "text").out)
 	require.Equal(t, 3, p.run("groups", s+"/none").code)
 }

@@ -50,7 +50,7 @@ func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 		return true
 	}
 	r.Attrs(add)
-	if told || l.app.told(r.Message, failure) || l.app.quiet {
+	if told || l.app.told(r.Message, failure) || l.app.quiet || l.app.results && strings.HasPrefix(r.Message, "handler ") {
 		return nil
 	}
 	text := r.Message
@@ -59,6 +59,9 @@ func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 	}
 	if l.app.exec {
 		text = strings.Replace(text, "handler failed", "the command failed", 1)
+	}
+	if l.app.results {
+		text = strings.Replace(text, "a message went to the dead letters", "a job is dead", 1)
 	}
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, ", ") + ")"

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,10 +23,14 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// What all tests share: the program, built once, and a server.
+// What all tests share: the program, and a server. What runs while a test goes on is built like the test, with the race detector;
+// a command that is run to its end is not, since to start it takes three times as long then.
 var (
-	binary string
-	shared *tiertest.Server
+	binary  string // its name in a PATH is pipeline
+	checked string
+	shared  *tiertest.Server
+
+	raceFlags []string // of a build with the race detector, when the test has it
 )
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -34,8 +39,10 @@ func testMain(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "pipeline-test-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "pipeline")
-		err = build(binary)
+		binary, checked = filepath.Join(dir, "pipeline"), filepath.Join(dir, "checked")
+		if err = build(binary); err == nil {
+			err = build(checked, raceFlags...)
+		}
 	}
 	if err == nil {
 		var s *embedded.Server
@@ -47,14 +54,12 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer shared.Kill()
+	_ = flag.Set("test.parallel", "6") // commands wait for servers, leases and each other more than they work
 	return m.Run()
 }
 
-func build(path string) error {
-	args := []string{"build", "-o", path, "-ldflags", "-X main.version=v0.0.0-test"}
-	if raceEnabled {
-		args = append(args, "-race")
-	}
+func build(path string, flags ...string) error {
+	args := append([]string{"build", "-o", path, "-ldflags", "-X main.version=v0.0.0-test"}, flags...)
 	out, err := exec.Command("go", append(args, ".")...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w: %s", err, out)
@@ -209,6 +214,7 @@ func (p *program) startOn(stdin *os.File, args ...string) *process {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	p.t.Cleanup(cancel)
 	running := &process{t: p.t, cmd: p.command(ctx, args...)}
+	running.cmd.Path = checked
 	running.cmd.Stderr = running
 	if stdin != nil {
 		running.cmd.Stdin = stdin

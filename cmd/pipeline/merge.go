@@ -10,37 +10,94 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/retention"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
 
-// partReader reads a partition of a stream.
+// partReader reads a stream, or a partition of one, with its archive.
 type partReader struct {
-	*stream.Reader
-	node int // of its ids
+	*stream.Reader                   // what the server has
+	past           *retention.Reader // and what its archive has; nil: it has none
+	node           int               // of its ids
+}
+
+// Range yields messages of the archive, too.
+func (r partReader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Record, error] {
+	if r.past == nil {
+		return r.Reader.Range(ctx, from, to)
+	}
+	return r.past.Range(ctx, from, to)
+}
+
+// Get finds a message in the archive, too.
+func (r partReader) Get(ctx context.Context, id codec.ID) (codec.Record, error) {
+	if r.past == nil {
+		return r.Reader.Get(ctx, id)
+	}
+	return r.past.Get(ctx, id)
+}
+
+// Last returns the newest n messages, and when n is 0 the newest that the server has.
+func (r partReader) Last(ctx context.Context, n int) ([]codec.Record, error) {
+	if r.past == nil || n == 0 {
+		return r.Reader.Last(ctx, max(n, 1))
+	}
+	return r.past.Last(ctx, n)
+}
+
+// newest is the address of the newest message, zero when there is none.
+func (r partReader) newest(ctx context.Context) (at codec.EntryID, err error) {
+	last, err := r.Last(ctx, 1)
+	if len(last) > 0 {
+		at = last[0].Addr
+	}
+	return at, err
+}
+
+// newPartReader opens the stream, and its archive: at a store, or at that which its policy names.
+func newPartReader(ctx context.Context, client *tier.Client, addr tier.Address, store string) (r partReader, err error) {
+	if r.Reader, err = stream.NewReader(client, stream.ReaderConfig{Address: addr.String()}); err != nil {
+		return r, err
+	}
+	if addr.Key != "" { // of another program, and so without a policy
+		return r, nil
+	}
+	archived, err := openArchive(ctx, client, addr, store)
+	if err != nil || archived == nil {
+		return r, err
+	}
+	r.past, err = retention.NewReader(client, retention.ReaderConfig{Address: addr.String(), Archive: archived})
+	return r, err
+}
+
+// absent: there is no stream, and so no policy.
+func absent(err error) bool {
+	return errors.Is(err, stream.ErrNoStream) || errors.Is(err, stream.ErrStreamRemoved)
 }
 
 // partReaders read the partitions of a stream, those in which it is declared, by the node numbers of their ids.
-func partReaders(ctx context.Context, client *tier.Client, all []tier.Address) (list []partReader, err error) {
-	var absent error
+func partReaders(ctx context.Context, client *tier.Client, all []tier.Address, store string) (list []partReader, err error) {
+	var none error
 	for _, addr := range all {
-		r, err := stream.NewReader(client, stream.ReaderConfig{Address: addr.String()})
+		r, err := newPartReader(ctx, client, addr, store)
 		if err != nil {
 			return nil, err
 		}
 		id, err := r.Identity(ctx)
 		switch {
-		case errors.Is(err, stream.ErrNoStream), errors.Is(err, stream.ErrStreamRemoved):
-			absent = err
+		case absent(err):
+			none = err
 		case err != nil:
 			return nil, err
 		default:
-			list = append(list, partReader{r, id.Node})
+			r.node = id.Node
+			list = append(list, r)
 		}
 	}
 	slices.SortFunc(list, func(a, b partReader) int { return cmp.Compare(a.node, b.node) })
 	if len(list) == 0 {
-		return nil, absent
+		return nil, none
 	}
 	return list, nil
 }
@@ -95,7 +152,7 @@ func (h *head) before(other *head) bool {
 func newest(ctx context.Context, parts []partReader, n int) (all []codec.Record, next []codec.EntryID, err error) {
 	next = make([]codec.EntryID, len(parts))
 	for i, p := range parts {
-		records, err := p.Last(ctx, max(n, 1))
+		records, err := p.Last(ctx, n)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,7 +167,7 @@ func newest(ctx context.Context, parts []partReader, n int) (all []codec.Record,
 
 // parts shows the newest messages of all partitions, and goes on with what is appended to any of them, as it comes.
 func (t *tail) parts(ctx context.Context, client *tier.Client, all []tier.Address) error {
-	readers, err := partReaders(ctx, client, all)
+	readers, err := partReaders(ctx, client, all, t.store)
 	if err != nil {
 		return err
 	}
@@ -128,7 +185,7 @@ func (t *tail) parts(ctx context.Context, client *tier.Client, all []tier.Addres
 		return err
 	}
 	defer t.app.watch(ctx, func(ctx context.Context) error {
-		_, err := readers[0].Last(ctx, 1)
+		_, err := readers[0].Last(ctx, 0)
 		return err
 	})()
 	tails, tailing := errgroup.WithContext(ctx)

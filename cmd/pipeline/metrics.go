@@ -16,6 +16,7 @@ import (
 
 	"github.com/echomq/pipeline/consumer/projection"
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/queue"
 	"github.com/echomq/pipeline/tier/stream"
 )
 
@@ -89,6 +90,18 @@ func (m *metrics) stream(ctx context.Context, client *tier.Client, addr tier.Add
 		return err
 	}
 	return errors.Join(m.reg.Register(groups), m.reg.Register(cursors), m.reg.Register(projections))
+}
+
+// queue adds what a queue, its lanes and its schedules hold.
+func (m *metrics) queue(client *tier.Client, name string) error {
+	if m.reg == nil {
+		return nil
+	}
+	jobs, err := queue.NewMetrics(client, name)
+	if err != nil {
+		return err
+	}
+	return m.reg.Register(jobs)
 }
 
 // serve answers until stop is called. It is called before anything is counted.

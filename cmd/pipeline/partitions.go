@@ -45,6 +45,9 @@ func parts(ctx context.Context, client *tier.Client, scope string) ([]string, er
 
 // addresses are those of a stream in each of its partitions, or its own.
 func addresses(ctx context.Context, client *tier.Client, addr tier.Address) ([]tier.Address, error) {
+	if addr.Key != "" {
+		return []tier.Address{addr}, nil
+	}
 	scopes, err := parts(ctx, client, addr.Scope)
 	all := make([]tier.Address, len(scopes))
 	for i, scope := range scopes {

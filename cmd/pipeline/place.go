@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,14 @@ func (p *place) countBack(ctx context.Context, client *tier.Client, addr tier.Ad
 		p.point, err = when.ParsePoint(p.text, now)
 	}
 	return err
+}
+
+// isTimeOf refuses a place of one partition of a stream, and counts an AGO back.
+func (p *place) isTimeOf(ctx context.Context, client *tier.Client, addr tier.Address, all []tier.Address) error {
+	if p.text != "" && !p.point.IsTime() {
+		return usagef("%s has %d partitions, and %s is of one of them: give a time, or the partition, as in %s@3", addr, len(all), p.text, addr)
+	}
+	return p.countBack(ctx, client, all[0])
 }
 
 // belongs refuses an id of another stream.
@@ -92,9 +101,14 @@ func (p *place) to() codec.EntryID {
 	return p.from()
 }
 
+// ranger reads a part of a stream.
+type ranger interface {
+	Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Record, error]
+}
+
 // enter replaces the message of a pack by its own address; the entry of a pack
 // without an index is that of its last message. What is not there stays a bound.
-func (p *place) enter(ctx context.Context, r *stream.Reader, begins bool) error {
+func (p *place) enter(ctx context.Context, r ranger, begins bool) error {
 	at := codec.Position{Entry: p.point.Entry, Index: p.point.Index}
 	if at.Entry.IsZero() || (at.Index == 0 && !begins) {
 		return nil
@@ -111,7 +125,7 @@ func (p *place) enter(ctx context.Context, r *stream.Reader, begins bool) error 
 
 // readAt reads the message at a position. An address without an index is that of an
 // entry, or else that of a message inside a pack.
-func readAt(ctx context.Context, r *stream.Reader, at codec.Position) (codec.Record, error) {
+func readAt(ctx context.Context, r ranger, at codec.Position) (codec.Record, error) {
 	record, err := readOne(ctx, r, at.Entry) // of a pack, its last message
 	if err != nil || record.Position == at {
 		return record, err
@@ -127,7 +141,7 @@ func readAt(ctx context.Context, r *stream.Reader, at codec.Position) (codec.Rec
 	return readOne(ctx, r, at.Entry)
 }
 
-func readOne(ctx context.Context, r *stream.Reader, at codec.EntryID) (codec.Record, error) {
+func readOne(ctx context.Context, r ranger, at codec.EntryID) (codec.Record, error) {
 	for record, err := range r.Range(ctx, at, at) {
 		return record, err
 	}

@@ -158,7 +158,7 @@ func (p *produce) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		p.app.startProgress(size)
+		p.app.startProgress(size, "message")
 		job := &production{produce: p, writer: w, rows: rows}
 		return job.run(ctx)
 	})

@@ -138,7 +138,7 @@ const maxBatchBytes = 4 << 20
 
 // size is the length of the message on the wire, or why its line is refused.
 func (p *production) size(row input.Row) (int, error) {
-	const most = 1 << 20 // the writer's default
+	const most = stream.DefaultMaxMessage
 	var err error
 	p.scratch, err = codec.AppendMessage(p.scratch[:0], &row.Message)
 	if err == nil && len(p.scratch) > most {

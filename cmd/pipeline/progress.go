@@ -13,16 +13,17 @@ import (
 // nothing, which is how it is when nobody looks.
 type progress struct {
 	bar   *progressbar.ProgressBar
+	what  string // it counts: "message"
 	begun time.Time
 }
 
-// startProgress begins to show progress towards total, -1 when that is not known.
-// Standard output must not be a terminal that messages are being written to.
-func (a *app) startProgress(total int64) {
+// startProgress begins to show progress towards total, -1 when that is not known; what
+// is the word for one of those that are counted. Standard output must not be a terminal that messages are being written to.
+func (a *app) startProgress(total int64, what string) {
 	if a.quiet || !isTerminal(a.err) {
 		return
 	}
-	a.progress.Store(&progress{begun: time.Now(), bar: progressbar.NewOptions64(total,
+	a.progress.Store(&progress{begun: time.Now(), what: what, bar: progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(a.err),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetWidth(24),
@@ -40,13 +41,12 @@ func (a *app) endProgress() {
 	a.progress.Store(nil)
 }
 
-// at says that the work is at some part of its total, and how many messages that
-// is.
-func (p *progress) at(part int64, messages int) {
+// at says that the work is at some part of its total, and how many that is.
+func (p *progress) at(part int64, n int) {
 	if p == nil {
 		return
 	}
-	p.bar.Describe(fmt.Sprintf("%s, %s", show.Count(messages, "message"), show.Rate(messages, time.Since(p.begun))))
+	p.bar.Describe(fmt.Sprintf("%s, %s", show.Count(n, p.what), show.Rate(n, time.Since(p.begun))))
 	_ = p.bar.Set64(part)
 }
 

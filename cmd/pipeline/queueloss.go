@@ -15,34 +15,54 @@ import (
 type queueLoss struct {
 	confirm
 	verb, did, what string
+	lane            *string // of the queue, if it is set
 	do              func(ctx context.Context, jobs *queue.Client, name string) (int, error)
 }
 
 func queueDrain(a *app) *cobra.Command {
 	lane := ""
-	l := &queueLoss{confirm: confirm{app: a}, verb: "drain", did: "drained", what: "job"}
-	l.do = func(ctx context.Context, jobs *queue.Client, _ string) (int, error) {
-		if lane != "" {
-			return jobs.DrainLane(ctx, lane)
-		}
-		return jobs.Drain(ctx)
-	}
-	cmd := l.command(&cobra.Command{
+	cmd := drain(a, &lane, &cobra.Command{
 		Use:   "drain QUEUE",
 		Short: "Remove the ready jobs of a queue",
-		Long: `Remove the ready jobs of a queue, or of one --lane. Active ones, those that wait for
-their time or for children, dead ones, and lanes that are paused, stay.`,
+		Long: `Remove the ready jobs of a queue, or of one --lane, paused or not. Active ones, those
+that wait for their time or for children, and dead ones, stay.`,
 		Example: `  pipeline queues drain billing --dry-run
   pipeline queues drain billing --lane bulk --yes`,
-	}, func(ctx context.Context, jobs *queue.Client, o *queue.Overview) (int64, error) {
-		if lane == "" {
-			return o.Ready, nil
-		}
-		info, err := jobs.LaneInfo(ctx, lane)
-		return info.Ready, err
 	})
 	cmd.Flags().Var(name(&lane, "lane"), "lane", "only those of this lane")
 	return cmd
+}
+
+func laneDrain(a *app) *cobra.Command {
+	lane := ""
+	cmd := drain(a, &lane, &cobra.Command{
+		Use:   "drain QUEUE --lane NAME",
+		Short: "Remove the ready jobs of a lane",
+		Long: `Remove the ready jobs of a lane, paused or not. Active ones, those that wait for their
+time or for children, and dead ones, stay.`,
+		Example: `  pipeline lanes drain billing --lane bulk --dry-run
+  pipeline lanes drain billing --lane bulk --yes`,
+	})
+	laneFlag(cmd, &lane)
+	return cmd
+}
+
+// drain is of a queue, or of a lane when there is one.
+func drain(a *app, lane *string, cmd *cobra.Command) *cobra.Command {
+	l := &queueLoss{confirm: confirm{app: a}, verb: "drain", did: "drained", what: "job", lane: lane}
+	l.do = func(ctx context.Context, jobs *queue.Client, _ string) (int, error) {
+		if *lane != "" {
+			return jobs.DrainLane(ctx, *lane)
+		}
+		return jobs.Drain(ctx)
+	}
+	return l.command(cmd, func(ctx context.Context, jobs *queue.Client, o *queue.Overview) (int64, error) {
+		if *lane == "" {
+			return o.Ready, nil
+		}
+		info, err := jobs.LaneInfo(ctx, *lane)
+		return info.Ready, err
+	})
 }
 
 func queueObliterate(a *app) *cobra.Command {
@@ -67,8 +87,8 @@ their workers. It goes in steps: when it is interrupted, run it again.`,
 func (l *queueLoss) command(cmd *cobra.Command, jobsOf func(context.Context, *queue.Client, *queue.Overview) (int64, error)) *cobra.Command {
 	cmd.Long += `
 
-On a terminal it says how many jobs go and wants the queue's name typed; elsewhere
-it needs --yes. --dry-run changes nothing.`
+On a terminal it says how many jobs go and wants the name typed of what they go from;
+elsewhere it needs --yes. --dry-run changes nothing.`
 	cmd.Args = arguments(1, 1, wantsQueue)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := l.possible(); err != nil {
@@ -91,16 +111,20 @@ it needs --yes. --dry-run changes nothing.`
 }
 
 func (l *queueLoss) run(ctx context.Context, jobs *queue.Client, name string, n int64) error {
-	plan, gone := fmt.Sprintf("would %s queue %s: %s\n", l.verb, name, show.Count(int(n), "job")), 0
+	lane, typed, from := "", name, "queue "+name
+	if l.lane != nil && *l.lane != "" {
+		lane, typed, from = *l.lane, *l.lane, "lane "+*l.lane+" of "+name
+	}
+	plan, gone := fmt.Sprintf("would %s %s: %s\n", l.verb, from, show.Count(int(n), "job")), 0
 	if !l.dryRun {
-		err := l.asked(ctx, plan, name)
+		err := l.asked(ctx, plan, typed)
 		if err == nil {
 			gone, err = l.do(ctx, jobs, name)
 		}
 		if err != nil {
 			return err
 		}
-		plan = fmt.Sprintf("%s queue %s: %s\n", l.did, name, show.Count(gone, l.what))
+		plan = fmt.Sprintf("%s %s: %s\n", l.did, from, show.Count(gone, l.what))
 	}
 	if !l.app.json() {
 		return l.app.print(plan)
@@ -109,8 +133,9 @@ func (l *queueLoss) run(ctx context.Context, jobs *queue.Client, name string, n 
 		Action string `json:"action"`
 		DryRun bool   `json:"dry_run"`
 		Queue  string `json:"queue"`
+		Lane   string `json:"lane,omitempty"`
 		Jobs   int64  `json:"jobs"`
 		Gone   int    `json:"gone"`
 		What   string `json:"what"`
-	}{l.verb + "-queue", l.dryRun, name, n, gone, l.what + "s"})
+	}{l.verb + "-queue", l.dryRun, name, lane, n, gone, l.what + "s"})
 }

@@ -23,26 +23,54 @@ func queuesCommand(a *app) *cobra.Command {
 	long := `List the queues. STATE is paused, active (workers are there), idle (none is, and
 there is nothing to do) or dead (none is, and jobs are there that could be done).
 SCHEDULED are those that wait for their time, also to be tried again; WAITING
-those that wait for children. It walks over the names of all keys of the servers,
+those that wait for children; CEILING is how many of its jobs may be active at
+once. It walks over the names of all keys of the servers,
 by pages.`
-	cmd := &cobra.Command{Use: "queues", Short: "List the queues; pause, resume, drain or obliterate one", Long: long, Args: cobra.ArbitraryArgs, RunE: list}
+	cmd := &cobra.Command{Use: "queues", Short: "List the queues; pause, resume, set, drain or obliterate one", Long: long, Args: cobra.ArbitraryArgs, RunE: list}
 	cmd.AddCommand(
 		&cobra.Command{Use: "ls", Short: "List the queues", Long: long, Args: arguments(0, 0, "nothing"), RunE: list},
-		&cobra.Command{
-			Use: "show QUEUE", Short: "Show one queue", Long: "Show one queue, as 'pipeline queues' does all.", Args: arguments(1, 1, wantsQueue),
-			Example: `  pipeline queues show billing`,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return a.withJobs(cmd.Context(), args[0], func(ctx context.Context, _ *tier.Client, jobs *queue.Client) error {
-					o, err := overview(ctx, jobs)
-					if err != nil {
+		queueShow(a), queuePause(a, "pause", true), queuePause(a, "resume", false), queueSet(a), queueHistory(a), queueDrain(a), queueObliterate(a),
+	)
+	return cmd
+}
+
+func queueShow(a *app) *cobra.Command {
+	stuck := false
+	cmd := &cobra.Command{
+		Use: "show QUEUE", Short: "Show one queue", Args: arguments(1, 1, wantsQueue),
+		Long: `Show one queue, as 'pipeline queues' does all. With --stuck, explain each job that waits
+for a child which was lost, or which has ended and nobody tells of; that looks at
+every job that waits.`,
+		Example: `  pipeline queues show billing
+  pipeline queues show billing --stuck`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withJobs(cmd.Context(), args[0], func(ctx context.Context, client *tier.Client, jobs *queue.Client) error {
+				o, err := overview(ctx, jobs)
+				if err != nil {
+					return err
+				}
+				var list []stuckJSON
+				if stuck {
+					if list, err = stuckOf(ctx, client, args[0]); err != nil {
 						return err
 					}
-					return a.printQueues(o)
-				})
-			},
+				}
+				if a.json() {
+					q := queueOf(&o)
+					q.Stuck = list
+					return a.printObject(q)
+				}
+				if err := a.printQueues(o); err != nil {
+					return err
+				}
+				if stuck && len(list) == 0 {
+					a.note("no job of %s is stuck", args[0])
+				}
+				return a.print(stuckText(list))
+			})
 		},
-		queuePause(a, "pause", true), queuePause(a, "resume", false), queueDrain(a), queueObliterate(a),
-	)
+	}
+	cmd.Flags().BoolVar(&stuck, "stuck", false, "explain each job that waits for what does not come")
 	return cmd
 }
 
@@ -90,7 +118,16 @@ type queueJSON struct {
 	Workers     int64   `json:"workers"`
 	Schedules   int64   `json:"schedules"`
 	Lease       float64 `json:"lease_seconds"`
+	Ceiling     int     `json:"ceiling,omitempty"`
+	Next        string  `json:"next,omitempty"`         // when the first that is scheduled is due
+	Late        float64 `json:"late_seconds,omitempty"` // for how long it is due, and not ready
+	Outbox      int64   `json:"outbox,omitempty"`       // what of flows is on its way
+	RateJobs    int     `json:"rate_jobs,omitempty"`
+	RateSeconds float64 `json:"rate_seconds,omitempty"`
+	Events      int     `json:"events,omitempty"` // how many messages are kept, about
 	PausedSince string  `json:"paused_since,omitempty"`
+
+	Stuck []stuckJSON `json:"stuck,omitempty"`
 }
 
 func queueOf(o *queue.Overview) queueJSON {
@@ -104,12 +141,14 @@ func queueOf(o *queue.Overview) queueJSON {
 		state = "dead"
 	}
 	return queueJSON{
-		o.Name, state, o.Ready, o.Active, o.Scheduled, o.Waiting, o.Dead, o.Workers, o.Schedules, o.Lease.Seconds(), timeText(o.Paused),
+		Queue: o.Name, State: state, Ready: o.Ready, Active: o.Active, Scheduled: o.Scheduled, Waiting: o.Waiting, Dead: o.Dead,
+		Workers: o.Workers, Schedules: o.Schedules, Lease: o.Lease.Seconds(), Next: timeText(o.Next), Late: o.Late.Seconds(), Outbox: o.Outbox,
+		Ceiling: o.Ceiling, RateJobs: o.Rate.Jobs, RateSeconds: o.Rate.Per.Seconds(), Events: o.Events, PausedSince: timeText(o.Paused),
 	}
 }
 
 func (a *app) printQueues(list ...queue.Overview) error {
-	rows := [][]string{{"QUEUE", "STATE", ">READY", ">ACTIVE", ">SCHEDULED", ">WAITING", ">DEAD", ">WORKERS", ">SCHEDULES", ">LEASE"}}
+	rows := [][]string{{"QUEUE", "STATE", ">READY", ">ACTIVE", ">SCHEDULED", ">WAITING", ">DEAD", ">WORKERS", ">SCHEDULES", ">LEASE", ">CEILING", "RATE"}}
 	for i := range list {
 		q := queueOf(&list[i])
 		if a.json() {
@@ -122,7 +161,7 @@ func (a *app) printQueues(list ...queue.Overview) error {
 		for _, n := range []int64{q.Ready, q.Active, q.Scheduled, q.Waiting, q.Dead, q.Workers, q.Schedules} {
 			row = append(row, show.Number(n))
 		}
-		rows = append(rows, append(row, ageText(list[i].Lease > 0, list[i].Lease)))
+		rows = append(rows, append(row, ageText(list[i].Lease > 0, list[i].Lease), ceilingText(q.Ceiling), rateText(list[i].Rate)))
 	}
 	if a.json() {
 		return nil

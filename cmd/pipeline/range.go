@@ -24,6 +24,7 @@ type history struct {
 	count    bool
 	key      string // of a keyed stream: its messages only
 	version  int    // from which on
+	store    string // of the archive
 }
 
 func rangeCommand(a *app) *cobra.Command {
@@ -31,7 +32,8 @@ func rangeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "range ADDR",
 		Short: "Read the history of a stream, or a part of it",
-		Long: `Read the history of a stream, oldest first, both ends included.
+		Long: `Read the history of a stream, oldest first, both ends included: also what lies in
+its archive, when its policy names one or --store does.
 
 A PLACE is an id (ORD0STCa4O4Feq), an entry (1795957200000-0, or with the
 message of a pack 1795957200000-99#3), a time by the server's clock
@@ -67,6 +69,7 @@ partition of the key.`,
 	cmd.Flags().Var(word(&h.key, "KEY", codec.MaxKey), "key", "read the messages of this key, with their versions (keyed streams)")
 	h.version = 1
 	cmd.Flags().Var(number(&h.version, 1, math.MaxInt), "from-version", "with --key: the version to begin at")
+	storeFlag(cmd, &h.store)
 	cmd.Flags().BoolVar(&h.count, "count", false, "print only how many messages there are")
 	return cmd
 }
@@ -84,7 +87,7 @@ func (h *history) run(ctx context.Context, client *tier.Client) error {
 
 // one reads a stream without partitions, or one of them.
 func (h *history) one(ctx context.Context, client *tier.Client) error {
-	r, err := stream.NewReader(client, stream.ReaderConfig{Address: h.addr.String()})
+	r, err := newPartReader(ctx, client, h.addr, h.store)
 	if err != nil {
 		return err
 	}
@@ -112,14 +115,11 @@ func (h *history) parts(ctx context.Context, client *tier.Client, all []tier.Add
 		return h.one(ctx, client)
 	}
 	for _, p := range []*place{&h.from, &h.to} {
-		if p.text != "" && !p.point.IsTime() {
-			return usagef("%s has %d partitions, and %s is of one of them: give a time, or the partition, as in %s@3", h.addr, len(all), p.text, h.addr)
-		}
-		if err := p.countBack(ctx, client, all[0]); err != nil {
+		if err := p.isTimeOf(ctx, client, h.addr, all); err != nil {
 			return err
 		}
 	}
-	readers, err := partReaders(ctx, client, all)
+	readers, err := partReaders(ctx, client, all, h.store)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (h *history) read(messages iter.Seq2[stream.Versioned, error]) (n int, err 
 	out := h.app.sink()
 	defer func() { err = cmp.Or(err, out.flush()) }()
 	if h.count || !isTerminal(h.app.out) {
-		h.app.startProgress(int64(cmp.Or(h.limit, -1)))
+		h.app.startProgress(int64(cmp.Or(h.limit, -1)), "message")
 		defer h.app.endProgress()
 	}
 	for v, err := range messages {

@@ -135,10 +135,15 @@ type policyJSON struct {
 	Exact     bool    `json:"exact,omitempty"`
 	HardCap   int64   `json:"hard_cap,omitempty"`
 	Retire    float64 `json:"retire_after_seconds,omitempty"`
+
+	Archive      string  `json:"archive,omitempty"`
+	SegmentBytes int64   `json:"segment_bytes,omitempty"`
+	SegmentAge   float64 `json:"segment_age_seconds,omitempty"`
+	ArchiveAge   float64 `json:"archive_age_seconds,omitempty"`
 }
 
 func policyOf(r stream.Retention) policyJSON {
-	return policyJSON{r.MaxLength, r.MaxAge.Seconds(), r.MaxBytes, r.Settled, r.Exact, r.HardCap, r.Retire.Seconds()}
+	return policyJSON{r.MaxLength, r.MaxAge.Seconds(), r.MaxBytes, r.Settled, r.Exact, r.HardCap, r.Retire.Seconds(), r.Archive, r.SegmentBytes, r.SegmentAge.Seconds(), r.ArchiveAge.Seconds()}
 }
 
 // droppedJSON names the archive, which has no name in the packages below.

@@ -45,6 +45,7 @@ func TestRetention(t *testing.T) {
 	text := p.ok("retention", "plan", "shop/orders", "--output", "text").out
 	require.Contains(t, text, "\n  would go: 0 entries\n  would go, but is held: 30 entries (")
 	require.Regexp(t, `(?m)^dead +unread +40 `, text)
+	require.NotContains(t, text, "1970")
 	require.Regexp(t, `(?m)^slow +unread +15 `, text)
 
 	ran := p.ok("retention", "run", "shop")

@@ -20,6 +20,8 @@ type sweep struct {
 	of      scoped
 	follow  bool
 	beat    time.Duration
+	settle  time.Duration
+	temp    string
 	metrics metrics
 }
 
@@ -29,8 +31,9 @@ func retentionRun(a *app) *cobra.Command {
 		Use:   "run SCOPE|ADDR",
 		Short: "Take away what the policies of a scope let go",
 		Long: `Take away what the policies of a scope, or of one stream, let go, and nobody needs.
-With --follow it goes on until it is interrupted, at each --beat, and waits while
-another does: of all that run for a scope, one works.`,
+With --follow it goes on until it is interrupted, at each --beat, archives the streams
+whose policy says so, and waits while another does: of all that run for a scope, one
+works.`,
 		Example: `  pipeline retention run shop
   pipeline retention run shop --follow --metrics :9100 --timeout 1s`,
 		Args: arguments(1, 1, wantsScope),
@@ -47,6 +50,8 @@ another does: of all that run for a scope, one works.`,
 	}
 	cmd.Flags().BoolVar(&s.follow, "follow", false, "go on until interrupted")
 	cmd.Flags().Var(duration(&s.beat), "beat", "how often, with --follow (default 5s)")
+	cmd.Flags().Var(age(&s.settle), "settle", "with --follow, how old an entry is that is archived (default 10s)")
+	cmd.Flags().StringVar(&s.temp, "temp", "", "where segments are written before they go to the store (default: the system's)")
 	s.metrics.flag(cmd)
 	return cmd
 }
@@ -60,7 +65,7 @@ func (s *sweep) sweepers(ctx context.Context, client *tier.Client) ([]*retention
 	sweepers := make([]*retention.Sweeper, len(scopes))
 	for i, scope := range scopes {
 		sweepers[i], err = retention.NewSweeper(client, retention.SweeperConfig{
-			Scope: scope, Stream: s.of.stream, Beat: s.beat, Registerer: s.metrics.registerer(),
+			Scope: scope, Stream: s.of.stream, Beat: s.beat, Registerer: s.metrics.registerer(), Stores: openStore, Settle: s.settle, Temp: s.temp,
 		})
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/when"
+	"github.com/echomq/pipeline/retention/archive"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -22,6 +23,10 @@ type policyFlags struct {
 	age, retire    time.Duration
 	bytes          int64
 	settled, exact bool
+
+	archive                string
+	segment                int64
+	segmentAge, archiveAge time.Duration
 }
 
 func retentionSet(a *app) *cobra.Command {
@@ -38,6 +43,11 @@ every cursor is past it. --settled lets all such entries go.
 oldest go whoever needs them, and who lost how many is counted. --retire-after DUR
 deletes groups with something to do that nobody was heard of for so long.
 
+--archive URL has a stream's entries archived, in segments of about --segment-bytes
+and at the latest after --segment-age: what is not in the store does not go. The URL
+is file:///path, or s3://bucket/prefix with ?region= and ?endpoint=. It holds no
+credentials: the process that archives has them ('pipeline retention run --follow').
+
 Nothing goes by this command: 'pipeline retention plan' shows what would, and
 'pipeline retention run' takes it away.`,
 		Example: `  pipeline retention set shop/orders --max-age 7d --max-length 1000000
@@ -46,12 +56,18 @@ Nothing goes by this command: 'pipeline retention plan' shows what would, and
 		RunE: func(cmd *cobra.Command, args []string) error {
 			policy := stream.Retention{
 				MaxLength: int64(p.length), MaxAge: p.age, MaxBytes: p.bytes, Settled: p.settled, Exact: p.exact, HardCap: int64(p.cap), Retire: p.retire,
+				Archive: p.archive, SegmentBytes: p.segment, SegmentAge: p.segmentAge, ArchiveAge: p.archiveAge,
 			}
 			if policy == (stream.Retention{}) {
-				return usagef("want what may go: --max-length, --max-age, --max-bytes, --settled, --hard-cap or --retire-after ('pipeline retention rm' ends a policy)")
+				return usagef("want what may go: --max-length, --max-age, --max-bytes, --settled, --hard-cap, --retire-after or --archive ('pipeline retention rm' ends a policy)")
 			}
 			if err := policy.Validate(); err != nil {
 				return &usageError{err}
+			}
+			if p.archive != "" {
+				if _, err := openStore(cmd.Context(), p.archive); errors.Is(err, archive.ErrStore) {
+					return &usageError{err}
+				}
 			}
 			return a.declareRetention(cmd.Context(), args[0], policy)
 		},
@@ -64,6 +80,10 @@ Nothing goes by this command: 'pipeline retention plan' shows what would, and
 	f.BoolVar(&p.exact, "exact", false, "to the last entry; else up to about 100 more stay, which costs less")
 	f.Var(number(&p.cap, 1, math.MaxInt), "hard-cap", "of more entries than this drop the oldest, whoever needs them")
 	f.Var(age(&p.retire), "retire-after", "delete groups with something to do whose consumers were silent for so long")
+	f.StringVar(&p.archive, "archive", "", "archive to this store, as in s3://bucket/prefix or file:///path")
+	f.Var(size(&p.segment), "segment-bytes", "of the server's memory that a segment of the archive is made of (default 64MiB)")
+	f.Var(age(&p.segmentAge), "segment-age", "make a segment at the latest when its first entry is so old (default 1h)")
+	f.Var(age(&p.archiveAge), "archive-age", "delete segments from the store whose last entry is so old")
 	return cmd
 }
 

@@ -101,8 +101,11 @@ func TestPartitionsAreShared(t *testing.T) {
 		}
 		return len(owners) == 2 && !owners[""], fmt.Sprint(owners)
 	})
-	require.Contains(t, scrape(t, second), `echomq_stream_cursor_owned{cursor="mailer",scope="shop.3",stream="orders"} 1`)
-	require.Contains(t, p.ok("groups", "shop/orders").out, `{"partition":"shop/orders@3","kind":"cursor","group":"mailer","state":"active"`)
+	tiertest.Eventually(t, limit, func() (bool, string) { // partitions change hands until each process has its part
+		told, listed := scrape(t, second), p.ok("groups", "shop/orders").out
+		return strings.Contains(told, `echomq_stream_cursor_owned{cursor="mailer",scope="shop.3",stream="orders"} 1`) &&
+			strings.Contains(listed, `{"partition":"shop/orders@3","kind":"cursor","group":"mailer","state":"active"`), told + listed
+	})
 	follower := p.start("tail", "shop/orders", "-n", "1", "--follow")
 	follower.line() // it is at work
 	require.Len(t, p.ok("group", "pause", "shop/orders", "--group", "mailer").lines(), 16)

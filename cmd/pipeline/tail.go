@@ -18,6 +18,7 @@ type tail struct {
 	addr    tier.Address
 	lines   int
 	follow  bool
+	store   string
 	metrics metrics
 }
 
@@ -26,7 +27,8 @@ func tailCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail ADDR",
 		Short: "Show the newest messages of a stream, and go on with new ones",
-		Long: `Show the newest messages of a stream, oldest first. With --follow it goes on
+		Long: `Show the newest messages of a stream, oldest first; when it has less than --lines,
+also those of its archive. With --follow it goes on
 with what is appended until it is interrupted or --timeout is over; the stream
 need not exist yet then. Nothing is acknowledged and nobody else gets less: to
 share the work use 'pipeline consume'.
@@ -49,6 +51,7 @@ their ids, as range does; what is appended then is shown as it comes.`,
 	f := cmd.Flags()
 	f.VarP(number(&t.lines, 0, math.MaxInt), "lines", "n", "how many messages to begin with")
 	f.BoolVarP(&t.follow, "follow", "f", false, "go on with what is appended")
+	storeFlag(cmd, &t.store)
 	t.metrics.flag(cmd)
 	return cmd
 }
@@ -68,7 +71,7 @@ func (t *tail) run(ctx context.Context) error {
 		if all[0] != t.addr {
 			return t.parts(ctx, client, all)
 		}
-		r, err := stream.NewReader(client, stream.ReaderConfig{Address: t.addr.String()})
+		r, err := newPartReader(ctx, client, t.addr, t.store)
 		if err != nil {
 			return err
 		}
@@ -76,7 +79,7 @@ func (t *tail) run(ctx context.Context) error {
 		next, err := t.last(ctx, r, out)
 		if err == nil && t.follow {
 			defer t.app.watch(ctx, func(ctx context.Context) error {
-				_, err := r.Last(ctx, 1)
+				_, err := r.Last(ctx, 0)
 				return err
 			})()
 			err = t.goOn(ctx, r, out, next)
@@ -86,8 +89,8 @@ func (t *tail) run(ctx context.Context) error {
 }
 
 // last shows the newest messages and returns the address behind them.
-func (t *tail) last(ctx context.Context, r *stream.Reader, out *sink) (next codec.EntryID, err error) {
-	records, err := r.Last(ctx, max(t.lines, 1))
+func (t *tail) last(ctx context.Context, r partReader, out *sink) (next codec.EntryID, err error) {
+	records, err := r.Last(ctx, t.lines)
 	if errors.Is(err, stream.ErrNoStream) && t.follow {
 		t.app.note("%s does not exist yet: waiting for it", t.addr)
 		return next, nil
@@ -107,7 +110,7 @@ func (t *tail) last(ctx context.Context, r *stream.Reader, out *sink) (next code
 }
 
 // goOn shows what is appended, until ctx ends.
-func (t *tail) goOn(ctx context.Context, r *stream.Reader, out *sink, next codec.EntryID) error {
+func (t *tail) goOn(ctx context.Context, r partReader, out *sink, next codec.EntryID) error {
 	for record, err := range r.Tail(ctx, next) {
 		if err == nil {
 			err = out.show(&record)

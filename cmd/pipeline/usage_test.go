@@ -12,6 +12,7 @@ import (
 func TestBadInput(t *testing.T) {
 	p := onServer(t, "unix:///nowhere/server.sock")
 	p.file("x.csv", "a,b\n1,2\n")
+	p.file("x.json", `{"customer":"ann"}`)
 	p.file("empty", "")
 	for _, tc := range []struct {
 		name string
@@ -78,7 +79,7 @@ func TestBadInput(t *testing.T) {
 		{"quote", "consume a/b --group g --exec 'x", `a quote is not closed`},
 		{"listen", "server --listen 0.0.0.0:6379", `--listen "0.0.0.0:6379": want an address on loopback`},
 		{"nothing of a stream", "stream drop a/b", `unknown command "drop" of pipeline stream (pipeline stream --help lists them)`},
-		{"nobody to ask", "stream rm a/b", "this cannot be undone, and there is no terminal to ask on: give --yes, or --dry-run to see what would go"},
+		{"nobody to ask", "stream rm a/b", "there is no terminal to ask on: give --yes, or --dry-run to see what would be changed"},
 		{"nobody to ask about entries", "stream reset a/b", "there is no terminal to ask on: give --yes"},
 		{"nobody to ask about a group", "group delete a/b --group g", "there is no terminal to ask on: give --yes"},
 		{"nobody to ask about a place", "group reset a/b --group g --to new", "there is no terminal to ask on: give --yes"},
@@ -107,6 +108,21 @@ func TestBadInput(t *testing.T) {
 		{"which jobs", "jobs cancel q --yes", "want which jobs: --id ID, --lane NAME, --match TEXT or --all"},
 		{"all jobs and some", "jobs rm q --all --lane a --yes", "--all, --id and what chooses among jobs: give one of them"},
 		{"nobody to ask about jobs", "jobs retry q --all", "there is no terminal to ask on: give --yes"},
+		{"no unique key", "jobs enqueue q --type t --data 1 --on-conflict keep", "--unique-until and --on-conflict are of a unique key: give --unique KEY"},
+		{"how long unique", "jobs enqueue q --type t --unique-until x", `--unique-until "x": want done, started, or how long`},
+		{"conflict", "jobs enqueue q --type t --on-conflict x", `--on-conflict "x": want keep, refuse or replace`},
+		{"deadline", "jobs enqueue q --type t --deadline x", `--deadline "x": want a time, or in how long`},
+		{"tag", "jobs enqueue q --type t --tag=", `--tag "": want 1 to 128 bytes`},
+		{"nothing to set of a queue", "queues set q", "want what to set: --ceiling, --rate or --events"},
+		{"queue to work on", "work", "want the name of a queue (pipeline work --help)"},
+		{"no program", "work q --exec nonesuch", `--exec "nonesuch": "nonesuch" is no program`},
+		{"no lane", "lanes pause q", "want a lane: --lane NAME ('pipeline lanes q' lists them)"},
+		{"nothing to set", "lanes set q --lane a", "want what to set: --weight, --ceiling or --rate"},
+		{"rate", "lanes set q --lane a --rate 3", `--rate "3": want jobs in a time, as in 100/1m, or none`},
+		{"ceiling", "lanes set q --lane a --ceiling 0", `--ceiling "0": want a whole number from 1 to`},
+		{"weight", "lanes set q --lane a --weight 0", `--weight "0": want a number from 0.001 to 1000`},
+		{"lane to move to", "lanes move q --all --yes", "want the lane that they are moved to: --to NAME"},
+		{"nobody to ask about a lane", "lanes drain q --lane a", "there is no terminal to ask on: give --yes"},
 		{"no queue", "cron ls", "want the name of a queue (pipeline cron ls --help)"},
 		{"queue", "cron ls a/b", `queue "a/b": '/' is not one of`},
 		{"reserved queue", "cron ls emq", `queue "emq": this name is reserved`},
@@ -125,9 +141,12 @@ func TestBadInput(t *testing.T) {
 		{"no schedule to remove", "cron rm q --yes", "want the name of a schedule: --name NAME ('pipeline cron ls q' lists them)"},
 		{"nobody to ask about a schedule", "cron rm q --name n", "there is no terminal to ask on: give --yes"},
 		{"nothing of retention", "retention stop", `unknown command "stop" of pipeline retention (pipeline retention --help lists them)`},
-		{"no policy", "retention set a/b", "want what may go: --max-length, --max-age, --max-bytes, --settled, --hard-cap or --retire-after ('pipeline retention rm' ends a policy)"},
+		{"no policy", "retention set a/b", "want what may go: --max-length, --max-age, --max-bytes, --settled, --hard-cap, --retire-after or --archive ('pipeline retention rm' ends a policy)"},
 		{"a policy of nothing", "retention set a/b --exact", "exact says how, and nothing says what"},
 		{"a cap below the length", "retention set a/b --max-length 2 --hard-cap 1", "the hard cap is below the max length"},
+		{"an archive with credentials", "retention set a/b --archive s3://me:word@bucket/a", "holds credentials: give them to the process that archives"},
+		{"segments without an archive", "retention set a/b --segment-age 1h", "it says how to archive, and not where"},
+		{"an unknown store", "archive ls a/b --store ftp://host", "want file:///path or s3://bucket/prefix"},
 		{"retired at once", "retention set a/b --retire-after 10ms", "groups are retired after a second at least"},
 		{"size", "retention set a/b --max-bytes 1.5GiB", `--max-bytes "1.5GiB": want a number of bytes, above 0, as in 1048576, 512MiB or 2GiB`},
 		{"size too large", "retention set a/b --max-bytes 9000000000GiB", "want a number of bytes"},
@@ -136,6 +155,18 @@ func TestBadInput(t *testing.T) {
 		{"scope of a policy", "retention ls a:b", `scope "a:b"`},
 		{"stream of a policy", "retention set shop --settled", "address"},
 		{"metrics of one sweep", "retention run a --metrics :0", "--metrics 127.0.0.1:0: it needs --follow"},
+		{"replay from behind to", "replay a/b --from 2026-11-29 --to 2026-11-28", `--from "2026-11-29" is behind --to "2026-11-28"`},
+		{"speed of zero", "replay a/b --speed 0x", `--speed "0x": want a factor above 0, as in 1x, 10x or 0.5x, or max`},
+		{"speed", "replay a/b --speed 10", `--speed "10": want a factor above 0`},
+		{"two ways to go", "replay a/b --exec cat --out x.jsonl", "--exec, --out and --to-stream: messages go to one of them"},
+		{"kind of a file", "replay a/b --out x.txt", "--out x.txt: want a name that ends in .jsonl"},
+		{"into itself", "replay a/b --to-stream a/b", "--to-stream a/b is the stream that is replayed"},
+		{"producer of nothing", "replay a/b --producer p", "--producer names who appends to the stream of --to-stream"},
+		{"hydrate nothing", "hydrate a/b", "want the name of the hash: pipeline hydrate a/b --into NAME"},
+		{"import without a stream", "import x.csv", "want a file, and the address of a stream, as in orders.jsonl shop/orders"},
+		{"import without ids", "import x.csv a/b", "x.csv:1: no ids: a message has an id and data, as 'pipeline replay --out' writes it"},
+		{"import of other JSON", "import x.json a/b", "x.json:1: no ids: a message has an id and data"},
+		{"import of an unknown kind", "import empty a/b", "empty: its name does not say what it holds: give --format"},
 		{"scope of a doctor", "doctor shop a/b", "doctor takes scopes: a"},
 		{"demo", "demo now", `"now" is one argument too many`},
 	} {
@@ -153,7 +184,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "jobs", "queues", "lanes", "cron", "retention", "check", "doctor", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "work", "jobs", "queues", "lanes", "cron", "retention", "topology", "check", "doctor", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

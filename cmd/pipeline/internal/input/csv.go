@@ -1,46 +1,44 @@
 package input
 
 import (
-	"encoding/csv"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
-	"unicode/utf8"
 
-	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/internal/jsontext"
+	"github.com/echomq/pipeline/internal/rows"
 )
 
 // csvReader makes one message of each row: an object with the columns of the
 // header line as fields, in their order, and the values as text. Blank lines are
 // skipped.
 type csvReader struct {
-	cfg     Config
-	rows    rowReader
-	columns []string
-	names   [][]byte // `"column":`, `,"column":`
+	cfg   Config
+	table *rows.Table
 }
 
-func newCSV(cfg Config, lines *lineReader) (Reader, error) {
-	r := &csvReader{cfg: cfg, rows: rowReader{lines: lines}}
-	header, err := r.rows.next()
-	switch {
-	case errors.Is(err, io.EOF):
+func newCSV(cfg Config, lines *rows.Lines) (Reader, error) {
+	table, err := rows.NewTable(lines)
+	if errors.Is(err, io.EOF) {
 		return emptyReader{}, nil
-	case err != nil:
-		return nil, err
-	case header.err != nil:
-		return nil, cfg.lineError(header.number, fmt.Errorf("header line: %w", header.err))
 	}
-	r.columns = slices.Clone(header.values)
-	if err := r.nameColumns(); err != nil {
-		return nil, cfg.lineError(header.number, err)
+	if err != nil {
+		return nil, cfg.headerError(err)
 	}
+	r := &csvReader{cfg, table}
 	return r, errors.Join(r.checkField("key", cfg.Key), r.checkField("time", cfg.Time), r.checkField("dedup", cfg.Dedup))
 }
 
+// headerError is about a line, if it is about the header line.
+func (c *Config) headerError(err error) error {
+	if header, is := errors.AsType[*rows.HeaderError](err); is {
+		return c.lineError(header.Line, header)
+	}
+	return err
+}
+
 // Columns are those of the header line.
-func (r *csvReader) Columns() []string { return r.columns }
+func (r *csvReader) Columns() []string { return r.table.Columns }
 
 // emptyReader is of a file without even a header line.
 type emptyReader struct{}
@@ -48,83 +46,33 @@ type emptyReader struct{}
 func (emptyReader) Next() (Row, error) { return Row{}, io.EOF }
 
 func (r *csvReader) checkField(flag, field string) error {
-	if field == "" || slices.Contains(r.columns, field) {
+	if field == "" || slices.Contains(r.table.Columns, field) {
 		return nil
 	}
-	return &FieldError{Flag: flag, Field: field, Columns: r.columns}
-}
-
-func (r *csvReader) nameColumns() error {
-	seen := map[string]bool{}
-	for i, name := range r.columns {
-		if !utf8.ValidString(name) {
-			return fmt.Errorf("header line, column %d: %w", i+1, ErrUTF8)
-		}
-		if seen[name] {
-			return fmt.Errorf("header line: column %.64q stands there twice", name)
-		}
-		seen[name] = true
-		var b []byte
-		if i > 0 {
-			b = append(b, ',')
-		}
-		r.names = append(r.names, append(appendString(b, name), ':'))
-	}
-	return nil
+	return &FieldError{Flag: flag, Field: field, Columns: r.table.Columns}
 }
 
 func (r *csvReader) Next() (Row, error) {
-	in, err := r.rows.next()
+	in, err := r.table.Next()
 	if err != nil {
 		return Row{}, err
 	}
-	row := Row{Line: in.number, Offset: in.offset}
-	if err = in.err; err == nil {
-		err = r.fill(&row, in.values)
+	row := Row{Line: in.Number, Offset: in.Offset}
+	if err = in.Err; err == nil {
+		err = r.fill(&row, in.Values)
 	}
 	if err != nil {
-		return row, r.cfg.lineError(in.number, err)
+		return row, r.cfg.lineError(in.Number, err)
 	}
 	return row, nil
 }
 
 func (r *csvReader) fill(row *Row, values []string) error {
-	if len(values) != len(r.columns) {
-		return fmt.Errorf("%s, the header line has %s", show.Count(len(values), "value"), show.Count(len(r.columns), "column"))
+	data, err := r.table.Object(values, jsontext.AppendString)
+	if err != nil {
+		return err
 	}
-	size := 2
-	for i, v := range values {
-		if !utf8.ValidString(v) {
-			return fmt.Errorf("column %q: %w", r.columns[i], ErrUTF8)
-		}
-		size += len(r.names[i]) + len(v) + 2
-	}
-	data := append(make([]byte, 0, size), '{')
-	for i, v := range values {
-		data = appendString(append(data, r.names[i]...), v)
-	}
-	return r.cfg.fill(row, append(data, '}'), func(name string) (string, error) {
-		return values[slices.Index(r.columns, name)], nil
+	return r.cfg.fill(row, data, func(name string) (string, error) {
+		return values[slices.Index(r.table.Columns, name)], nil
 	})
-}
-
-// appendString appends s, which is valid UTF-8, as a JSON string.
-func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c == 0x7f {
-			return show.AppendEscaped(dst, s)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
-}
-
-// newParser returns a CSV parser that takes rows of any width: widths are
-// compared here, where the message can name both.
-func newParser(r io.Reader) *csv.Reader {
-	p := csv.NewReader(r)
-	p.FieldsPerRecord = -1
-	p.ReuseRecord = true
-	return p
 }

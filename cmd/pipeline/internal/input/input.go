@@ -1,11 +1,8 @@
 // Package input reads the messages of a file: lines, JSON Lines or CSV. What does
-// not parse costs its line, not the file; a line has a bounded length, so that
-// the memory for a file is bounded, whatever it holds.
+// not parse costs its line, not the file.
 package input
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +10,7 @@ import (
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/when"
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/internal/rows"
 )
 
 // Formats are the values of Config.Format.
@@ -20,10 +18,6 @@ var Formats = []string{"lines", "json", "csv"}
 
 // HeaderEventTime is the header that holds the value of Config.Time, in RFC 3339.
 const HeaderEventTime = "event-time"
-
-// MaxLine is how long a line, or a CSV row of several lines, may be: what a
-// message may have by default.
-const MaxLine = 1 << 20
 
 // Config says how to read.
 type Config struct {
@@ -72,7 +66,7 @@ type Reader interface{ Next() (Row, error) }
 // New returns a reader of r. For CSV it reads the header line: the error is then
 // a *FieldError or a *LineError.
 func New(r io.Reader, cfg Config) (Reader, error) {
-	lines := &lineReader{in: bufio.NewReaderSize(r, 64<<10)}
+	lines := rows.NewLines(r, rows.MaxLine)
 	switch cfg.Format {
 	case "lines":
 		return &textReader{cfg: cfg, lines: lines}, nil
@@ -129,9 +123,3 @@ func (c *Config) jsonMessage(data []byte, field func(name string) (string, error
 	m.Headers = append(slices.Clip(contentJSON), codec.Header{Key: HeaderEventTime, Value: t.Format(time.RFC3339Nano)})
 	return m, nil
 }
-
-// Errors of a line.
-var (
-	ErrTooLong = errors.New("longer than 1 MiB, which is what a message may have")
-	ErrUTF8    = errors.New("not valid UTF-8: convert the file first, as with iconv")
-)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/input"
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/internal/jsontext"
+	"github.com/echomq/pipeline/internal/rows"
 )
 
 // read returns what a reader gives: "line type key data event-time" of a row, or
@@ -46,7 +48,7 @@ func show(row input.Row) string {
 }
 
 func TestLines(t *testing.T) {
-	long := strings.Repeat("x", input.MaxLine)
+	long := strings.Repeat("x", rows.MaxLine)
 	for _, tc := range []struct {
 		name, in string
 		want     []string
@@ -59,9 +61,9 @@ func TestLines(t *testing.T) {
 		{"bytes", "\xff\x00\n", []string{"1|t||\xff\x00"}},
 		{"longest", long + "\nb\n", []string{"1|t||" + long, "2|t||b"}},
 		{"longest, Windows", long + "\r\nb\n", []string{"1|t||" + long, "2|t||b"}},
-		{"too long", long + "x\nb\n", []string{"f:1: " + input.ErrTooLong.Error(), "2|t||b"}},
+		{"too long", long + "x\nb\n", []string{"f:1: " + rows.ErrTooLong.Error(), "2|t||b"}},
 		{"much too long", strings.Repeat(long, 3) + "\nb\n" + long + "xxxx", []string{
-			"f:1: " + input.ErrTooLong.Error(), "2|t||b", "f:3: " + input.ErrTooLong.Error(),
+			"f:1: " + rows.ErrTooLong.Error(), "2|t||b", "f:3: " + rows.ErrTooLong.Error(),
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -89,7 +91,7 @@ func TestJSON(t *testing.T) {
 		{"bad lines", input.Config{Format: "json"}, "{\n{} {}\n\"\xff\"\n{}\n", []string{
 			"f:1: not JSON at byte 1: unexpected end of JSON input",
 			"f:2: not JSON at byte 4: invalid character '{' after top-level value",
-			"f:3: " + input.ErrUTF8.Error(), "4|t||{}",
+			"f:3: " + jsontext.ErrUTF8.Error(), "4|t||{}",
 		}},
 		{"key and time", keyed, `{"k":"é\n","at":"2016-01-01 00:30"}` + "\n" + `{"k":1e3,"at":"2016-01-01T00:00:00.5+01:00","k2":{}}` + "\n", []string{
 			"1|t|é\n|" + `{"k":"é\n","at":"2016-01-01 00:30"}|2016-01-01T00:30:00Z`,
@@ -137,7 +139,7 @@ func TestCSV(t *testing.T) {
 			`f:4: a " is not closed before the end of the file, or within 1 MiB`,
 			"f:5: " + bareQuote, `f:6: a " inside quotes: write it twice`, `7|t||{"a":"6","b":"z"}`,
 		}},
-		{"not UTF-8", plain, "a\n\xff\nx\n", []string{`f:2: column "a": ` + input.ErrUTF8.Error(), `3|t||{"a":"x"}`}},
+		{"not UTF-8", plain, "a\n\xff\nx\n", []string{`f:2: column "a": ` + jsontext.ErrUTF8.Error(), `3|t||{"a":"x"}`}},
 		{"key and time", input.Config{Format: "csv", Key: "net", Time: "at"}, "at,net\n2016/01/01 00:30:04.91,pr\n2016,us\n", []string{
 			`2|t|pr|{"at":"2016/01/01 00:30:04.91","net":"pr"}|2016-01-01T00:30:04.91Z`,
 			`f:3: field "at" is "2016": want a time as in 2026-11-29T13:00:00Z, 2026-11-29 13:00:05.25 or 2026/11/29 13:00:05 (UTC where no zone is given)`,
@@ -172,7 +174,7 @@ func TestCSVHeaderLine(t *testing.T) {
 		want     string
 	}{
 		{"twice", "a,b,a\n", input.Config{}, `f:1: header line: column "a" stands there twice`},
-		{"not UTF-8", "a,\xff\n", input.Config{}, "f:1: header line, column 2: " + input.ErrUTF8.Error()},
+		{"not UTF-8", "a,\xff\n", input.Config{}, "f:1: header line, column 2: " + jsontext.ErrUTF8.Error()},
 		{"does not parse", "a\"b\"\n", input.Config{}, "f:1: header line: " + bareQuote},
 		{"no key", "a,b\n", input.Config{Key: "c"}, `--key "c": no such column, the header line has ["a" "b"]`},
 		{"no time", "a,b\n", input.Config{Time: "A"}, `--time "A": no such column, the header line has ["a" "b"]`},

@@ -3,59 +3,41 @@ package input
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"unicode/utf8"
+
+	"github.com/echomq/pipeline/internal/jsontext"
+	"github.com/echomq/pipeline/internal/rows"
 )
 
 // jsonReader makes one message of each JSON value; one stands on each line. The
 // text of the value is kept as it is. Blank lines are skipped.
 type jsonReader struct {
 	cfg   Config
-	lines *lineReader
+	lines *rows.Lines
 }
 
 func (r *jsonReader) Next() (Row, error) {
 	for {
-		l, err := r.lines.next()
+		l, err := r.lines.Next()
 		if err != nil {
 			return Row{}, err
 		}
-		row := Row{Line: l.number, Offset: l.offset}
-		if l.err != nil {
-			return row, r.cfg.lineError(l.number, l.err)
+		row := Row{Line: l.Number, Offset: l.Offset}
+		if l.Err != nil {
+			return row, r.cfg.lineError(l.Number, l.Err)
 		}
-		text := bytes.TrimSpace(l.withoutMark())
+		text := bytes.TrimSpace(l.WithoutMark())
 		if len(text) == 0 {
 			continue
 		}
-		if err = checkJSON(text); err == nil {
+		if err = jsontext.Check(text); err == nil {
 			err = r.cfg.fill(&row, bytes.Clone(text), fieldOf(text))
 		}
 		if err != nil {
-			return row, r.cfg.lineError(l.number, err)
+			return row, r.cfg.lineError(l.Number, err)
 		}
 		return row, nil
 	}
-}
-
-func checkJSON(text []byte) error {
-	if json.Valid(text) {
-		if !utf8.Valid(text) {
-			return ErrUTF8
-		}
-		return nil
-	}
-	var v json.RawMessage
-	return notJSON(json.Unmarshal(text, &v))
-}
-
-func notJSON(err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("not JSON at byte %d: %w", syntax.Offset, err)
-	}
-	return fmt.Errorf("not JSON: %w", err)
 }
 
 // fieldOf returns a function that gives the text of a field of text, which is
@@ -68,7 +50,7 @@ func fieldOf(text []byte) func(string) (string, error) {
 				return "", fmt.Errorf("field %q is asked for, and this is not an object", name)
 			}
 			if err := json.Unmarshal(text, &fields); err != nil {
-				return "", notJSON(err)
+				return "", jsontext.Invalid(err)
 			}
 		}
 		return scalar(name, fields[name])

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/internal/jsontext"
 )
 
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
@@ -27,19 +28,23 @@ func Time(t time.Time) string { return t.UTC().Format(timeLayout) }
 // foreign entry has an empty id and its raw "fields", name and value in turn; one
 // that cannot be decoded has "error" as well.
 func AppendJSON(dst []byte, r *codec.Record) []byte {
-	dst = append(dst, `{"id":"`...)
-	dst, _ = r.ID.AppendText(dst)
-	dst = append(dst, `","entry":"`...)
-	dst = append(dst, r.Position.String()...)
-	dst = append(dst, `","time":"`...)
-	dst = r.Addr.Time().AppendFormat(dst, timeLayout)
-	dst = appendHead(append(dst, `",`...), &r.Message)
+	dst = appendHead(appendAddress(dst, r), &r.Message)
 	if r.Foreign() || r.Err != nil {
 		dst = appendRaw(dst, r)
 	} else {
 		dst = appendData(dst, &r.Message)
 	}
 	return append(dst, '}')
+}
+
+// appendAddress opens the object, and appends where the message stands.
+func appendAddress(dst []byte, r *codec.Record) []byte {
+	dst = append(dst, `{"id":"`...)
+	dst, _ = r.ID.AppendText(dst)
+	dst = append(dst, `","entry":"`...)
+	dst = append(dst, r.Position.String()...)
+	dst = append(dst, `","time":"`...)
+	return append(r.Addr.Time().AppendFormat(dst, timeLayout), `",`...)
 }
 
 // AppendMessage appends a message that has no address, as AppendJSON does with one that has.
@@ -50,16 +55,16 @@ func AppendMessage(dst []byte, m *codec.Message) []byte {
 // appendHead appends all but the data, up to their name.
 func appendHead(dst []byte, m *codec.Message) []byte {
 	dst = append(dst, `"type":`...)
-	dst = appendString(dst, m.Type)
+	dst = jsontext.AppendString(dst, m.Type)
 	dst = append(dst, `,"key":`...)
-	dst = appendString(dst, m.Key)
+	dst = jsontext.AppendString(dst, m.Key)
 	dst = append(dst, `,"headers":{`...)
 	for i, h := range m.Headers {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(appendString(dst, h.Key), ':')
-		dst = appendString(dst, h.Value)
+		dst = append(jsontext.AppendString(dst, h.Key), ':')
+		dst = jsontext.AppendString(dst, h.Value)
 	}
 	return append(dst, `},"data":`...)
 }
@@ -76,7 +81,7 @@ func appendRaw(dst []byte, r *codec.Record) []byte {
 			dst = append(dst, ',')
 		}
 		if text {
-			dst = appendString(dst, f)
+			dst = jsontext.AppendString(dst, f)
 		} else {
 			dst = appendBase64(dst, []byte(f))
 		}
@@ -87,7 +92,7 @@ func appendRaw(dst []byte, r *codec.Record) []byte {
 	}
 	if r.Err != nil {
 		dst = append(dst, `,"error":`...)
-		dst = appendString(dst, r.Err.Error())
+		dst = jsontext.AppendString(dst, r.Err.Error())
 	}
 	return dst
 }
@@ -103,8 +108,8 @@ func appendData(dst []byte, m *codec.Message) []byte {
 	}
 	switch media := mediaType(m); {
 	case !utf8.Valid(m.Data):
-	case strings.HasPrefix(media, "text/"):
-		return appendString(dst, string(m.Data))
+	case IsText(m):
+		return jsontext.AppendString(dst, string(m.Data))
 	case isJSON(media) || (media == "" && looksLikeJSON(m.Data)):
 		if out, ok := appendCompact(dst, m.Data); ok {
 			return out
@@ -146,23 +151,5 @@ func appendBase64(dst, data []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendString appends s as a JSON string; what is not UTF-8 becomes U+FFFD.
-func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return AppendEscaped(dst, s)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
-}
-
-// AppendEscaped appends s as a JSON string, with escapes where JSON needs them and nowhere else.
-func AppendEscaped(dst []byte, s string) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string cannot fail
-	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte{'\n'})...)
-}
+// IsText tells whether the data of a message are declared as text.
+func IsText(m *codec.Message) bool { return strings.HasPrefix(mediaType(m), "text/") }

@@ -12,6 +12,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/internal/jsontext"
 )
 
 // errNoJSON says that a msgpack value has no JSON that keeps what it says: bytes,
@@ -97,7 +98,7 @@ func (c *converter) text() error {
 	if err == nil && !utf8.ValidString(s) {
 		err = errNoJSON
 	}
-	c.dst = appendString(c.dst, s)
+	c.dst = jsontext.AppendString(c.dst, s)
 	return err
 }
 

@@ -3,13 +3,13 @@
 package when
 
 import (
+	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/internal/duration"
 )
 
 // Point is a place in a stream: an id, an entry id, or an instant.
@@ -85,30 +85,12 @@ func ParseEvent(s string) (time.Time, error) {
 // DurationRule says what ParseDuration reads.
 const DurationRule = "want a length of time above zero, as in 500ms, 90s, 15m, 2h30m, 7d, 2w"
 
-// maxDays is a century, which a time.Duration holds with room for the hours.
-const maxDays = 36500
-
-var longUnits = regexp.MustCompile(`^(?:(\d{1,6})w)?(?:(\d{1,6})d)?`)
-
 // ParseDuration reads a Go duration, with weeks and days in front: 2w, 7d, 1d12h.
 // It has to be above zero.
 func ParseDuration(s string) (time.Duration, error) {
-	m := longUnits.FindStringSubmatch(s)
-	weeks, _ := strconv.Atoi(m[1])
-	days, _ := strconv.Atoi(m[2])
-	if days += 7 * weeks; days > maxDays {
-		return 0, fmt.Errorf("%s", DurationRule)
+	d, err := duration.Parse(s)
+	if err != nil || d == 0 {
+		return 0, errors.New(DurationRule)
 	}
-	total := time.Duration(days) * 24 * time.Hour
-	if rest := s[len(m[0]):]; rest != "" || s == "" {
-		d, err := time.ParseDuration(rest)
-		if err != nil || strings.HasPrefix(rest, "-") {
-			return 0, fmt.Errorf("%s", DurationRule)
-		}
-		total += d
-	}
-	if total <= 0 {
-		return 0, fmt.Errorf("%s", DurationRule)
-	}
-	return total, nil
+	return d, nil
 }

@@ -1,10 +1,11 @@
-// Package words splits a command line into its words, as a shell would, and does
-// nothing else that a shell does.
+// Package words splits a command line into its words, as a shell would, or makes one of
+// them, and does nothing else that a shell does.
 package words
 
 import (
 	"errors"
 	"strings"
+	"unicode"
 )
 
 // Errors of Split.
@@ -82,4 +83,20 @@ func (p *splitter) quoted(quote byte) error {
 		p.word.WriteByte(c)
 	}
 	return ErrQuote
+}
+
+// Join makes a command line that Split, or a shell, splits into these words.
+func Join(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if quoted[i] = w; w == "" || strings.ContainsFunc(w, special) {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// special tells whether a character may mean something else than itself.
+func special(c rune) bool {
+	return c >= 0x80 || !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("@%_+=:,./-", c)
 }

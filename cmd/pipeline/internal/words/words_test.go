@@ -1,9 +1,12 @@
 package words_test
 
 import (
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/echomq/pipeline/cmd/pipeline/internal/words"
 )
@@ -35,4 +38,19 @@ func TestSplit(t *testing.T) {
 			require.Equal(t, tc.want, got)
 		})
 	}
+}
+
+// TestJoin: Split and a shell take what Join makes apart into the same words.
+func TestJoin(t *testing.T) {
+	require.Equal(t, `pipeline replay a/b --exec 'jq -r .id' '' 'it'\''s' 'é'`, words.Join([]string{"pipeline", "replay", "a/b", "--exec", "jq -r .id", "", "it's", "é"}))
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.SliceOfN(rapid.StringOf(rapid.RuneFrom([]rune(" \t\n'\"\\$`*;#~!azAZ09-é\u00a0\ufffd"))), 1, 4).Draw(t, "words")
+		got, err := words.Split(words.Join(want))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
+	want := []string{"$HOME", "`id`", "a\\", "\"", "~", "!!", "#x", "\n", "'"}
+	out, err := exec.Command("sh", "-c", "printf '%s\\0' "+words.Join(want)).Output()
+	require.NoError(t, err)
+	require.Equal(t, strings.Join(want, "\x00")+"\x00", string(out))
 }

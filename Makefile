@@ -2,15 +2,19 @@
 # on a laptop as it does in CI.
 
 GO ?= go
-FUZZTIME ?= 20000x
+FUZZTIME ?= 4000x
 SOAK ?= 10m
 CHAOS ?= 100000
+JOBS ?= 50000
+# modules of their own, whose dependencies are nobody else's
+MODULES = benchmarks/peers bridge/redisstreamtest retention/archive/arrowtest examples/totals examples/watermill
+ROUNDS ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test ci soak lint fmt tidy fuzz tools clean
+.PHONY: help demo build test ci soak bench-peers lint fmt tidy fuzz tools clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## install Valkey if it is missing, build, and run the main job on an embedded server
 	scripts/setup
@@ -20,39 +24,47 @@ demo: ## install Valkey if it is missing, build, and run the main job on an embe
 build: ## build bin/pipeline
 	$(GO) build -o bin/pipeline ./cmd/pipeline
 
-test: ## install what the tests need, and run them all
+test: ## install what the tests need, and run them all (on a Valkey and a Redis each; PIPELINE_TEST_SERVERS=all: on clusters of both as well)
 	scripts/setup test
-	$(GO) test -race -shuffle=on -timeout 19m ./tier/stream ./consumer ./... # the longest ones first
+	$(GO) test -race -shuffle=on -timeout 19m -vet=off ./tier/stream ./consumer ./cmd/pipeline ./... # the longest ones first; lint vets
+	$(GO) test -run TestReconnect ./bridge # Watermill's, which has a data race of its own
+	$(GO) test -C bridge/redisstreamtest . # a module of its own, for the backend that it is compared with
+	$(GO) test -C examples/watermill . # a module of its own, for what Watermill's components need
+	$(GO) test -C retention/archive/arrowtest . # a module of its own, for a reader of Parquet that did not write it
 	$(GO) test -C examples/totals . # a module of its own; SQLite takes minutes to compile with -race
 
-ci: ## what CI runs: lint, tidy, test, fuzz, demo
+ci: ## what CI runs: lint, tidy, test (with the seeds of all fuzz targets), demo
 	scripts/setup test
 	@$(MAKE) --no-print-directory lint tidy
 	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory fuzz
 	@$(MAKE) --no-print-directory demo
 
-soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=n repeats an order; CHAOS=100000 messages of each order
+soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=n repeats an order; CHAOS=100000 messages of each order; JOBS=50000 jobs whose workers are killed
 	scripts/setup test
-	SOAK=$(SOAK) CHAOS=$(CHAOS) $(GO) test -race -count=1 -timeout 0 -v -run 'TestSoak|TestChaos' ./consumer/soak
+	SOAK=$(SOAK) CHAOS=$(CHAOS) JOBS=$(JOBS) $(GO) test -race -count=1 -timeout 0 -v -run 'TestSoak|TestEachFault|TestChaos|TestJobsKilled' ./consumer/soak
+	RETENTION_SOAK=60s $(GO) test -race -count=1 -timeout 0 -v -run TestOneReaderUnderFire ./retention
 	PIPELINE_CHANGES=1000 $(GO) test -race -count=1 -timeout 0 -v -run TestPartitionedOwnership ./consumer
+
+bench-peers: ## job queues by turns on one server: ROUNDS=5, MATCH=drain for some, PERSISTENCE=everysec; BENCH=Watermill: its backends
+	scripts/setup
+	ROUNDS=$(ROUNDS) MATCH='$(MATCH)' $(GO) test -C benchmarks/peers -run xxx -bench $(or $(BENCH),Jobs) -benchtime 1x -timeout 0 .
 
 lint: ## gofumpt, go vet, staticcheck
 	@unformatted="$$($(GO) tool gofumpt -l .)" || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	$(GO) vet -C examples/totals .
-	staticcheck="$$($(GO) tool -n staticcheck)" && cd examples/totals && "$$staticcheck" .
+	for module in $(MODULES); do $(GO) vet -C $$module . || exit 1; done
+	staticcheck="$$($(GO) tool -n staticcheck)" && for module in $(MODULES); do (cd $$module && "$$staticcheck" .) || exit 1; done
 
 fmt: ## format the code
 	$(GO) tool gofumpt -w .
 
 tidy: ## check that go.mod says what the code needs
 	$(GO) mod tidy -diff
-	$(GO) mod tidy -C examples/totals -diff
+	for module in $(MODULES); do $(GO) mod tidy -C $$module -diff || exit 1; done
 
-fuzz: ## run every fuzz target FUZZTIME (20000x)
+fuzz: ## run every fuzz target FUZZTIME (4000x)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
 tools: ## install what the tests need: Valkey 8, Redis 7, a C compiler, Node 18

@@ -23,7 +23,7 @@ const module = "github.com/echomq/pipeline"
 // directory, may import what stands in a lower layer. Those of one layer do not
 // know each other. examples are programs as users write them.
 var layers = [][]string{
-	{"codec", "tier/embedded"},
+	{"codec", "tier/embedded", "internal"},
 	{"tier"},
 	{"tier/stream", "tier/queue"},
 	{"tier/doctor"},
@@ -42,6 +42,8 @@ var owned = []struct{ module, owner string }{
 	{"github.com/redis/rueidis", "tier"},
 	{"github.com/ThreeDotsLabs/watermill", "bridge"},
 	{"github.com/netresearch/go-cron", "tier/queue/schedule"},
+	{"github.com/expr-lang/expr", "topology/stage"},
+	{"go.yaml.in/yaml/v3", "topology"},
 }
 
 // pkg is what go list says about a package.

@@ -1,0 +1,15 @@
+# What the topology makes of the orders, computed without it: awk -F, -f check.awk quakes.csv | sort
+NR == 1 { next }
+$12 == "" { print "dead"; next }
+{
+	cents = ($7 == "" ? 10 : $7) * 250
+	if ($5 >= 6) print "job", $11, $12, cents
+	else if ($5 >= 2) { normal[$11]++; worth[$11] += cents }
+	k = substr($1, 1, 7) " " $11
+	n[k]++; sum[k] += cents
+	if (cents > max[k]) max[k] = cents
+}
+END {
+	for (k in n) print "bill", k, n[k], sum[k], max[k]
+	for (k in normal) print "parcels", k, int((normal[k] + 49) / 50), normal[k], worth[k]
+}

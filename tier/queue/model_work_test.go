@@ -230,9 +230,7 @@ func (m *model) takeOver() {
 	}
 	whole := !w.within
 	if !whole { // what stands before the place where it goes on is not looked at now, and at its end the lane is put off
-		for _, lane := range m.twin.lanes {
-			lane.look = false
-		}
+		m.looked()
 	}
 	for range rapid.IntRange(1, 9).Draw(m.t, "calls") {
 		m.perhaps()
@@ -248,7 +246,8 @@ func (m *model) takeOver() {
 			require.NoError(m.t, err)
 		}
 		got := m.learnTaken(w, n, suspects)
-		if lost {
+		if lost { // it may have put off lanes where suspects are left
+			m.looked()
 			m.afterLoss(w)
 			return
 		}
@@ -271,6 +270,13 @@ func (m *model) lookedThrough(whole bool, suspects int) {
 		for _, j := range m.twin.active(name) {
 			require.False(m.t, whole && lane.look && j.lapsed && (suspects == 100 || j.deliveries < 2), "%s is not taken over", j.id)
 		}
+	}
+	m.looked()
+}
+
+// looked: no lane is known to be due.
+func (m *model) looked() {
+	for _, lane := range m.twin.lanes {
 		lane.look = false
 	}
 }

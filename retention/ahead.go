@@ -16,7 +16,8 @@ const (
 	aheadBatches  = 2
 )
 
-// ahead yields what read reads, on a goroutine that ends with the loop.
+// ahead yields what read reads, on a goroutine that ends with the loop. When ctx ends before that, its cause comes last: what was read and not
+// yielded is left out.
 func ahead(ctx context.Context, read func(context.Context) iter.Seq2[codec.Record, error]) iter.Seq2[codec.Record, error] {
 	type batch struct {
 		records []codec.Record
@@ -62,6 +63,9 @@ func ahead(ctx context.Context, read func(context.Context) iter.Seq2[codec.Recor
 				yield(codec.Record{}, b.err)
 				return
 			}
+		}
+		if ctx.Err() != nil {
+			yield(codec.Record{}, context.Cause(ctx))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"testing"
 	"testing/synctest"
@@ -31,4 +32,32 @@ func TestAheadIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAheadOfACancelledReader: what is left out when the context ends is not taken for the end of what there is.
+func TestAheadOfACancelledReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		const sent = 10 * aheadMessages
+		records := ahead(ctx, func(context.Context) iter.Seq2[codec.Record, error] {
+			return func(yield func(codec.Record, error) bool) {
+				for range sent {
+					if !yield(codec.Record{}, nil) {
+						return
+					}
+				}
+			}
+		})
+		cause := errors.New("enough")
+		got, last := 0, error(nil)
+		for _, err := range records {
+			if last = err; err == nil {
+				got++
+			}
+			synctest.Wait()
+			cancel(cause)
+		}
+		require.Less(t, got, sent)
+		require.ErrorIs(t, last, cause)
+	})
 }

@@ -105,6 +105,8 @@ func TestExportParquet(t *testing.T) {
 	require.Contains(t, p.run("replay", from, "--out", "x.parquet").errOut, "it is there")
 	p.ok("replay", from, "--type", "none", "--out", "none.parquet")
 	p.ok("import", "none.parquet", to)
+	p.ok("replay", from, "--type", "absent", "--out", "empty.parquet")
+	require.Contains(t, p.ok("import", "empty.parquet", to).errOut, "0 messages")
 	require.Equal(t, append(want, codec.Message{Type: "none", Data: []byte{}}), read(t, to))
 
 	store := t.TempDir()
@@ -122,7 +124,8 @@ func TestExportParquet(t *testing.T) {
 		_, err := os.Stat(filepath.Join(p.dir, "cut.parquet.part"))
 		return err == nil, "nothing is written"
 	})
-	require.Equal(t, 130, running.interrupted().code)
+	r := running.interrupted()
+	require.Equal(t, 130, r.code, r.errOut)
 	require.NoFileExists(t, filepath.Join(p.dir, "cut.parquet"))
 	require.NoFileExists(t, filepath.Join(p.dir, "cut.parquet.part"))
 
@@ -197,7 +200,8 @@ func TestReplayToStream(t *testing.T) {
 			require.NoError(t, running.cmd.Process.Kill())
 			_ = running.cmd.Wait()
 		} else {
-			require.Equal(t, 130, running.interrupted().code)
+			r := running.interrupted()
+	require.Equal(t, 130, r.code, r.errOut)
 		}
 		require.Less(t, len(read(t, to)), 40)
 	}

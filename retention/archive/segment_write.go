@@ -159,6 +159,9 @@ func (w *segmentWriter) fields(fields []string, keep bool) {
 
 // flush gives the rows to the columns, and ends the row group when it is full.
 func (w *segmentWriter) flush() error {
+	if w.rows == 0 { // the columns look at the first of what they are given
+		return nil
+	}
 	for col, out := range w.out.ColumnWriters() {
 		if _, err := out.WriteRowValues(w.values[col]); err != nil {
 			return err

@@ -183,14 +183,14 @@ func (m *Member) Renew(ctx context.Context, entries []codec.EntryID) (gone []cod
 }
 
 // Release hands jobs back, at most 4096: anyone, this member included, may take them over after delay, which is at most the
-// lease.
+// lease. Without a delay those who wait in Read for something to do are woken, and TakeOver brings them.
 func (m *Member) Release(ctx context.Context, held []tier.Returned, delay time.Duration) error {
 	if err := bounded(len(held)); err != nil || len(held) == 0 {
 		return err
 	}
 	entry := func(i int) codec.EntryID { return held[i].Entry }
 	delay = min(max(0, delay), m.lease)
-	keys := []string{m.workers.queue.WorkersKey(), m.workers.queue.LeasedKey()}
+	keys := []string{m.workers.queue.WorkersKey(), m.workers.queue.LeasedKey(), m.workers.queue.WakeKey()}
 	args := append(m.identify(), millis(m.lease-delay), millis(delay))
 	for _, l := range m.lanesOf(len(held), entry) {
 		keys, args = append(keys, m.workers.queue.LaneKey(l.lane)), append(args, l.lane, strconv.Itoa(len(l.jobs)))
@@ -201,8 +201,18 @@ func (m *Member) Release(ctx context.Context, held []tier.Returned, delay time.D
 	_, err := m.fenced(ctx, releaseScript, keys, args)
 	if err == nil {
 		m.letGo(len(held), entry)
+		m.lookBy(time.Now().Add(delay))
 	}
 	return err
+}
+
+// lookBy has the member look for jobs to take over at that time, if not before.
+func (m *Member) lookBy(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known.look.IsZero() || at.Before(m.known.look) {
+		m.known.look = at
+	}
 }
 
 // Retire removes members that have been silent for ten leases.

@@ -81,6 +81,39 @@ func TestClaimLost(t *testing.T) {
 	}
 }
 
+// TestHandedBack (B105): a job that is handed back is there at once for who waits at the bell, and for who handed it back; one that is
+// handed back for later wakes nobody.
+func TestHandedBack(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.enqueue("a", "a", "b")
+		m, other := f.join(f.workers), f.join(f.workers)
+		held := f.read(m, 3)
+		f.none(other)
+		f.do("DEL", f.queue.WakeKey()) // nobody waited when they came
+		release := func(l tier.Leased, delay time.Duration) {
+			require.NoError(t, m.Release(f.ctx, []tier.Returned{{Held: tier.Held{Entry: l.Entry}}}, delay))
+		}
+		release(held[0], lease)
+		require.Equal(t, "0", f.text("LLEN", f.queue.WakeKey()))
+		release(held[1], 0)
+		taken, err := m.TakeOver(f.ctx, 10, 0)
+		require.NoError(t, err)
+		if len(taken.Leased) == 0 { // it asked which lanes are due
+			taken, err = m.TakeOver(f.ctx, 10, 0)
+			require.NoError(t, err)
+		}
+		require.Equal(t, idsOf(held[1:2]), idsOf(taken.Leased))
+		f.do("DEL", f.queue.WakeKey())
+		release(held[2], 0)
+		leased, err := other.Read(f.ctx, 10, 10*time.Millisecond)
+		require.NoError(t, err)
+		require.Empty(t, leased)
+		more, _ := f.takeOver(other, 10, 0)
+		require.Equal(t, idsOf(held[2:]), idsOf(more))
+	})
+}
+
 // TestSettleRepeated: a repetition of a settle whose reply was lost touches no other job, also where that has been given the
 // place of the first.
 func TestSettleRepeated(t *testing.T) {

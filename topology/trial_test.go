@@ -75,7 +75,7 @@ func TestTry(t *testing.T) {
 +{"data":{"total":120},"key":"ann"}
  {"data":{"total":100},"headers":{"h":"x"},"key":"bob","time":"2026-01-01T11:00:00Z"}
  {"type":"emq.watermark"}`},
-		{"one more", "shop/late: [{type: emq.watermark}]", "shop/late: []", "stream shop/late", `+{"data":"","key":""}`},
+		{"one more", "shop/late: [{type: emq.watermark}]", "shop/late: []", "stream shop/late", `+{"data":"","key":"emq.watermark"}`},
 		{"one less", "{key: bob, type: asked}, ", "{key: bob, type: asked}, {key: cid}, ", "stream shop/asked", ` {"key":"ann","type":"asked"}
  {"key":"bob","type":"asked"}
 -{"key":"cid"}
@@ -117,6 +117,13 @@ func TestTryBounds(t *testing.T) {
 	found := try(t, strings.Split(circle, "  b:")[0], "document: doc.yaml\ncases: {all: {given: {s/in: ["+many+"]}, expect: {s/out: []}}}\n")
 	require.Len(t, found[0].Lines, 101)
 	require.Equal(t, topology.Line{Sign: "+", Text: "... and 200 more"}, found[0].Lines[100])
+	one := strings.Split(circle, "  b:")[0]
+	most := strings.Repeat("{data: 1}, ", 2000)
+	require.Empty(t, try(t, one, "document: doc.yaml\ncases: {all: {given: {s/in: ["+most+"]}, expect: {s/out: ["+most+"]}}}\n"), "what is equal costs a look at each")
+	found = try(t, one, "document: doc.yaml\ncases: {all: {given: {s/in: [{data: 0}, "+most+"]}, expect: {s/out: ["+strings.ReplaceAll(most, "1", "2")+"]}}}\n")
+	require.Len(t, found[0].Lines, 4001, "what differs in all is shown as it comes")
+	require.Equal(t, topology.Line{Sign: "-", Text: `{"data":2}`}, found[0].Lines[0])
+	require.Equal(t, topology.Line{Sign: "+", Text: `{"data":0,"key":""}`}, found[0].Lines[2000])
 }
 
 // TestCases: what is wrong with cases is told with its place.

@@ -1,6 +1,8 @@
 package stage
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,6 +107,9 @@ type tally struct {
 	Seen  []string `json:"s,omitempty"` // distinct values as JSON, ascending
 }
 
+// maxSummed keeps sums finite, however many are added: what is no number could be kept nowhere.
+const maxSummed = 1e290
+
 var errNumber = errors.New("want a number")
 
 // accept checks a value, before any tally of the message changes: what it is added as, nil: it does not count.
@@ -116,6 +121,10 @@ func (a *aggregate) accept(v any) (any, error) {
 		switch v.(type) {
 		case string, int, float64, bool:
 			text, err := json.Marshal(v)
+			if len(text) > 256 { // a digest is as distinct, and has an end
+				sum := sha256.Sum256(text)
+				return hex.EncodeToString(sum[:]), err
+			}
 			return string(text), err
 		}
 		return nil, fmt.Errorf("is %s, want a text, a number or a truth", typeName(v))
@@ -124,6 +133,9 @@ func (a *aggregate) accept(v any) (any, error) {
 	case int:
 		return x, nil
 	case float64:
+		if summed := a.verb == "sum" || a.verb == "mean"; summed && math.Abs(x) > maxSummed {
+			return nil, fmt.Errorf("is %g, and sums are of numbers up to %g", x, maxSummed)
+		}
 		if !math.IsNaN(x) && !math.IsInf(x, 0) {
 			return x, nil
 		}
@@ -141,7 +153,31 @@ func (a *aggregate) fits(t *tally, v any, most int) error {
 	if _, found := slices.BinarySearch(t.Seen, v.(string)); found {
 		return nil
 	}
-	return consumer.Permanent(fmt.Errorf("stage: %s: the window has %d distinct values, which is max_distinct", a.name, most))
+	return a.tooMany(most)
+}
+
+// unite tells whether windows that become one have too many distinct values together, with that of the message.
+func (a *aggregate) unite(merged []*cell[open], i int, v any, most int) error {
+	if a.verb != "distinct" {
+		return nil
+	}
+	all := map[string]bool{}
+	for _, c := range merged {
+		for _, seen := range c.value.Tallies[i].Seen {
+			all[seen] = true
+		}
+	}
+	if text, ok := v.(string); ok {
+		all[text] = true
+	}
+	if len(all) > most {
+		return a.tooMany(most)
+	}
+	return nil
+}
+
+func (a *aggregate) tooMany(most int) error {
+	return consumer.Permanent(fmt.Errorf("stage: %s: the window would have more than %d distinct values, which is max_distinct", a.name, most))
 }
 
 func (a *aggregate) add(t *tally, v any) {
@@ -171,8 +207,8 @@ func (a *aggregate) add(t *tally, v any) {
 	}
 }
 
-// merge adds what another window has; of distinct values, as many as fit.
-func (a *aggregate) merge(t *tally, o *tally, most int) {
+// merge adds what another window has.
+func (a *aggregate) merge(t, o *tally) {
 	t.Count += o.Count
 	t.Total.Float = t.Total.Float || o.Total.Float
 	t.Total.add(int(o.Total.Int))
@@ -183,9 +219,7 @@ func (a *aggregate) merge(t *tally, o *tally, most int) {
 		a.add(t, o.Best)
 	}
 	for _, v := range o.Seen {
-		if len(t.Seen) < most {
-			a.add(t, v)
-		}
+		a.add(t, v)
 	}
 }
 

@@ -86,7 +86,7 @@ func (c *compiler) handler(name string, cfg Config, opts Options, out outside) (
 			return handler(ctx, d)
 		}
 		for _, to := range outputs {
-			d.Emit(tier.AppendTo(to, d.Message))
+			d.Emit(tier.AppendTo(to, watermark(d.Message)))
 		}
 		return nil
 	}, room, end, nil
@@ -120,7 +120,7 @@ func (c *compiler) newEnqueuing(name string, cfg Job, enqueue func(context.Conte
 		message, err := m.message(e, d.Message)
 		job := queue.Job{Message: message, Delay: time.Duration(cfg.Delay)}
 		if err == nil {
-			job.Lane, err = lane.textOr(e, d.Key)
+			job.Lane, err = lane.textOr(e, d.Key, codec.MaxKey)
 		}
 		if err != nil {
 			return permanent(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -69,10 +70,11 @@ func TestWebhook(t *testing.T) {
 	for _, kind := range []string{"slow", "busy", "short", "broken", "never", "elsewhere", "endless"} {
 		b.append("in", event(kind, `"`+kind+`"`))
 	}
+	log := &logged{}
 	b.run("hook", stage.Config{
 		From: b.address("in"), To: b.address("out"), Backoff: duration(time.Millisecond),
-		Webhook: &stage.Webhook{URL: server.URL, Secret: "secret", Timeout: duration(time.Second), MaxAnswer: 1000},
-	}, stage.Options{})
+		Webhook: &stage.Webhook{URL: server.URL + "/t0ken?key=s3cr3t", Secret: "secret", Timeout: duration(time.Second), MaxAnswer: 1000},
+	}, stage.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	tiertest.Eventually(t, patience, func() (bool, string) {
 		got, dead := data(b.all("out")), b.letters("in", "hook")
 		return len(got) == 4 && len(dead) == 3, fmt.Sprint(got, dead)
@@ -82,6 +84,11 @@ func TestWebhook(t *testing.T) {
 	require.Contains(t, dead, "answered 410")
 	require.Contains(t, dead, "answered 302")
 	require.Contains(t, dead, "answered more than 1000 bytes")
+	require.Contains(t, log.String(), "webhook "+server.URL, "what is tried again is told")
+	for _, secret := range []string{"t0ken", "s3cr3t"} { // what may write to a channel of a chat, as a rule
+		require.NotContains(t, dead, secret)
+		require.NotContains(t, log.String(), secret)
+	}
 }
 
 func TestFuncsAndJobs(t *testing.T) {

@@ -5,7 +5,10 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -227,9 +230,20 @@ func (c *File) check(f finder, of []string) {
 	}
 }
 
+// pathLetters are those of a path that mean nothing to a server's patterns.
+var pathLetters = regexp.MustCompile(`^/[A-Za-z0-9._~/-]*$`)
+
+func isPath(p string) bool {
+	clean := path.Clean(p)
+	return pathLetters.MatchString(p) && (p == clean || p == clean+"/" && clean != "/")
+}
+
 func (c *HTTP) check(f finder) {
-	host, _, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.Listen)
 	addr, ipErr := netip.ParseAddr(host)
+	if _, portErr := strconv.ParseUint(port, 10, 16); err == nil {
+		err = portErr
+	}
 	switch {
 	case c.Listen == "" || err != nil:
 		f.in("listen").say("want host:port, as 127.0.0.1:8080")
@@ -238,8 +252,8 @@ func (c *HTTP) check(f finder) {
 	case c.Public && c.Token == "":
 		f.in("token").say("missing: whoever reaches a public endpoint could append")
 	}
-	if c.Path != "" && !strings.HasPrefix(c.Path, "/") {
-		f.in("path").say("%.64q: want it to begin with /", c.Path)
+	if c.Path != "" && !isPath(c.Path) {
+		f.in("path").say("%.64q: want it as /events or /in/events, with letters of A-Z a-z 0-9 . _ ~ -", c.Path)
 	}
 	within(f.in("max_body"), c.MaxBody, 1, 8<<20)
 	within(f.in("timeout"), c.Timeout, Duration(time.Millisecond), Duration(10*time.Minute))

@@ -61,6 +61,15 @@ func TestCheckOfSourcesAndSinks(t *testing.T) {
 	require.ErrorContains(t, (&stage.SourceConfig{To: "q/raw", HTTP: &stage.HTTP{Listen: "0.0.0.0:80"}}).Check(), "not a loopback address")
 	require.ErrorContains(t, (&stage.SourceConfig{To: "q/raw", HTTP: &stage.HTTP{Listen: "0.0.0.0:80", Public: true}}).Check(), "http.token: missing")
 	require.ErrorContains(t, (&stage.SinkConfig{From: "q/raw", File: &stage.File{Path: "a.csv"}}).Check(), "file.format")
+	for _, path := range []string{"/", "/events", "/in/events/", "/~a.b-c_d", "/..."} {
+		require.Empty(t, (&stage.SourceConfig{To: "q/raw", HTTP: &stage.HTTP{Listen: "127.0.0.1:0", Path: path}}).Check(), path)
+	}
+	for _, path := range []string{"events", "//", "/a//b", "/a/../b", "/.", "/{", "/{x}", "/a b", "/a?b", "/%zz", "/a\n"} { // many of which a server panics at
+		require.ErrorContains(t, (&stage.SourceConfig{To: "q/raw", HTTP: &stage.HTTP{Listen: "127.0.0.1:0", Path: path}}).Check(), "http.path: ", path)
+	}
+	for _, listen := range []string{"127.0.0.1", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:http"} {
+		require.ErrorContains(t, (&stage.SourceConfig{To: "q/raw", HTTP: &stage.HTTP{Listen: listen}}).Check(), "http.listen: want host:port", listen)
+	}
 }
 
 func TestDuration(t *testing.T) {

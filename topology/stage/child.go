@@ -232,7 +232,8 @@ func (c *child) serve(stdout io.Reader, maxLine int) {
 	}
 	late := time.AfterFunc(childGrace, func() { c.kill(errors.New("it says nothing more, and does not end")) })
 	defer late.Stop()
-	err := c.cmd.Wait() // closes its output, which ends one that writes on
+	err := c.cmd.Wait()      // closes its output, which ends one that writes on
+	killGroup(c.cmd.Process) // what it has left behind; no other group has its number while there is one of this
 	c.stderr.flush()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -256,8 +256,17 @@ func text(v any) (string, error) {
 	return "", fmt.Errorf("is %s, want a text or a number", typeName(v))
 }
 
-// moment is a time that an expression came to, in Unix milliseconds.
+// moment is a time that an expression came to, or that a watermark has, in Unix milliseconds: one that a calendar has, and to which a
+// lateness can be added.
 func moment(v any) (int64, error) {
+	t, err := unixMilli(v)
+	if err == nil && (t < -1<<50 || t > 1<<50) {
+		err = fmt.Errorf("%d ms is no time that a calendar has", t)
+	}
+	return t, err
+}
+
+func unixMilli(v any) (int64, error) {
 	switch x := v.(type) {
 	case time.Time:
 		return x.UnixMilli(), nil

@@ -75,6 +75,17 @@ func answerer() {
 				os.Exit(1)
 			}
 			fmt.Printf(`{"id": %q, "out": [{}]}`+"\n", r.ID)
+		case "orphan": // leaves a process of its own behind
+			left := exec.Command("sleep", "1000")
+			if err := left.Start(); err != nil {
+				panic(err)
+			}
+			f, err := os.OpenFile(os.Getenv(answererEnv), os.O_APPEND|os.O_WRONLY, 0o600)
+			if err != nil {
+				panic(err)
+			}
+			_, _ = fmt.Fprintln(f, left.Process.Pid)
+			os.Exit(0)
 		case "hang":
 			select {}
 		case "mute":
@@ -165,7 +176,7 @@ func (l *logged) String() string {
 func TestExec(t *testing.T) {
 	t.Parallel()
 	b, log := newBench(t, tiertest.Shared(t, tiertest.Valkey)), &logged{}
-	bad := []string{"poison", "hang", "mute", "flood", "chatter", "garbage", "never"}
+	bad := []string{"poison", "orphan", "hang", "mute", "flood", "chatter", "garbage", "never"}
 	good := []string{"text", "nothing", "later", "once", "noise"}
 	var in []codec.Message
 	for _, what := range append(good, bad...) {
@@ -183,7 +194,7 @@ func TestExec(t *testing.T) {
 		dead, got := b.letters("in", "ask"), b.all("out")
 		return len(dead) == len(bad) && len(got) == 4+2*len(good)+2*len(bad)+1, fmt.Sprint(dead, len(got))
 	})
-	want := []string{"text told é", "later later", "once once", "noise noise", " "}
+	want := []string{"text told é", "later later", "once once", "noise noise", "emq.watermark "}
 	for _, what := range append(good, bad...) {
 		want = append(want, "and-"+what+` {"n": 9007199254740993}`, `second {"of": {"n":9007199254740993}}`)
 	}

@@ -1,7 +1,7 @@
 package stage
 
 import (
-	"container/heap"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -66,10 +66,19 @@ func (x *Windows) Restart() {
 		if err := json.Unmarshal(text, &s); err != nil {
 			panic(err)
 		}
-		again := &cell[open]{id: id, end: s.End, queued: s.End, value: s.Value, stored: true}
-		x.w.cells[id] = again
-		heap.Push(&x.w.due, again)
+		x.w.put(id, s.End, s.Value).stored = true
 	}
+}
+
+// Handle has a stage without a server handle a batch.
+func Handle(cfg Config, batch []consumer.Delivery) error {
+	d, err := (&compiler{}).decider(nil, "s", cfg, newMetrics(nil, "s"))
+	if err != nil {
+		return err
+	}
+	p := &process{decider: d, env: newEnv(), outputs: cfg.Outputs(), metrics: newMetrics(nil, "s")}
+	_, err = p.Handle(context.Background(), batch)
+	return err
 }
 
 // RecordsOf are the data of what a reader has; behind "! " an error of a record, behind "!! " of the whole.

@@ -7,9 +7,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -30,7 +32,7 @@ const maxRetryAfter = time.Hour
 
 // HookError is an answer that is none of success.
 type HookError struct {
-	URL    string
+	URL    string // its scheme and host
 	Status int
 	Body   string // its beginning
 }
@@ -72,7 +74,11 @@ func (h *hook) handle(ctx context.Context, d *consumer.Delivery) error {
 	if h.cfg.Secret != "" {
 		request.Header.Set("Webhook-Signature", "t="+now+",v1="+Sign(h.cfg.Secret, now, id, body))
 	}
+	at := request.URL.Scheme + "://" + request.URL.Host // paths and queries of hooks are secrets
 	answer, err := h.client.Do(request)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = fmt.Errorf("stage: webhook %s: %w", at, failed.Err)
+	}
 	if err != nil {
 		return err
 	}
@@ -83,15 +89,15 @@ func (h *hook) handle(ctx context.Context, d *consumer.Delivery) error {
 	case err != nil:
 		return err
 	case code == 408 || code == 425 || code == 429 || code >= 500:
-		err := &HookError{h.cfg.URL, code, string(text)}
+		err := &HookError{at, code, string(text)}
 		if seconds, convErr := strconv.Atoi(answer.Header.Get("Retry-After")); convErr == nil && seconds > 0 {
 			return consumer.RetryAfter(err, min(time.Duration(min(seconds, 1<<20))*time.Second, maxRetryAfter))
 		}
 		return err
 	case code < 200 || code > 299:
-		return consumer.Permanent(&HookError{h.cfg.URL, code, string(text)})
+		return consumer.Permanent(&HookError{at, code, string(text)})
 	case h.to != "" && len(text) > most:
-		return consumer.Permanent(fmt.Errorf("stage: webhook %s answered more than %d bytes, which is max_answer", h.cfg.URL, most))
+		return consumer.Permanent(fmt.Errorf("stage: webhook %s answered more than %d bytes, which is max_answer", at, most))
 	}
 	answered(d, h.to, or(answer.Header.Get("Content-Type"), "text/plain"), text)
 	return nil

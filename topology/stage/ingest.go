@@ -12,7 +12,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -108,6 +107,10 @@ func (s *ingest) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, err = s.writer.AppendBatch(r.Context(), ms); err != nil {
+		if errors.As(err, new(*stream.TooLargeError)) {
+			answer(http.StatusRequestEntityTooLarge, "%v", err)
+			return
+		}
 		if class := tier.Classify(err); tier.OutcomeUnknown(err) || class != nil && class.Reaction != tier.Surface {
 			again()
 		} else {
@@ -134,11 +137,10 @@ func (s *ingest) messages(contentType string, body []byte) (ms []codec.Message, 
 		parts = [][]byte{body}
 	case "application/x-ndjson", "application/jsonl":
 		parts = bytes.Split(body, []byte("\n"))
-	default:
-		if !strings.HasPrefix(kind, "text/") {
-			return nil, http.StatusUnsupportedMediaType, fmt.Errorf("%s: want application/json, application/x-ndjson or text/plain", kind)
-		}
+	case "text/plain":
 		parts, headers = [][]byte{body}, contentText
+	default:
+		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("%s: want application/json, application/x-ndjson or text/plain", kind)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ func TestIngest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, tiertest.Shared(t, tiertest.Valkey))
 	s, err := stage.NewSource(b.client, "web", stage.SourceConfig{To: b.address("in"), Key: "data.k", HTTP: &stage.HTTP{
-		Listen: "127.0.0.1:0", Token: "secret", MaxBody: 1000, InFlight: 1, Timeout: duration(2 * time.Second),
+		Listen: "127.0.0.1:0", Token: "secret", MaxBody: 1<<20 + 1000, InFlight: 1, Timeout: duration(2 * time.Second),
 	}}, stage.Options{})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -54,7 +54,9 @@ func TestIngest(t *testing.T) {
 		{"secret", "application/x-ndjson", "{\"k\": \"x\"}\n{}", 400, "value 2: stage: key"},
 		{"secret", "application/json", "", 400, "empty"},
 		{"secret", "image/png", "x", 415, "want application/json"},
-		{"secret", "application/json", `"` + strings.Repeat("x", 1000) + `"`, 413, "too large"},
+		{"secret", "text/csv", "a,b", 415, "want application/json"},
+		{"secret", "application/json", `{"k": "a", "v": "` + strings.Repeat("x", 1<<20) + `"}`, 413, "message, bytes"},
+		{"secret", "application/json", `"` + strings.Repeat("x", 1<<20+1000) + `"`, 413, "too large"},
 	} {
 		code, text := post(tt.token, tt.kind, tt.body)
 		require.Equal(t, tt.code, code, text)

@@ -27,7 +27,7 @@ func (j *joining) prepare(ctx context.Context, e *env, batch []consumer.Delivery
 	var keys []string
 	for i := range batch {
 		e.set(&batch[i].Record)
-		key, err := j.key.textOr(e, batch[i].Key)
+		key, err := j.key.textOr(e, batch[i].Key, anyLength)
 		if key == "" { // no key of a state is, but what says of which schema it is
 			continue
 		}
@@ -47,7 +47,7 @@ func (j *joining) prepare(ctx context.Context, e *env, batch []consumer.Delivery
 }
 
 func (j *joining) decide(e *env, d *consumer.Delivery) error {
-	key, err := j.key.textOr(e, d.Key)
+	key, err := j.key.textOr(e, d.Key, anyLength)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ import (
 type memory[T any] struct {
 	client       *tier.Client
 	scope, state string
-	shape        string // of the declaration, and so of what is stored
+	shape        string                 // of the declaration, and so of what is stored
+	tie          func(id string) string // by which cells that end together are ordered; nil: the id
 
 	cells map[string]*cell[T]
 	due   dueHeap[T]
@@ -32,6 +33,7 @@ type memory[T any] struct {
 // cell is one of them.
 type cell[T any] struct {
 	id     string
+	tie    string
 	end    int64 // Unix ms; it may grow, not shrink
 	value  T
 	queued int64 // the end that it is in the heap with
@@ -98,9 +100,7 @@ func (m *memory[T]) load(ctx context.Context) error {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			return fmt.Errorf("stage: state %s, field %.64q: %w", m.state, id, err)
 		}
-		c := &cell[T]{id: id, end: s.End, queued: s.End, value: s.Value, stored: true}
-		m.cells[id] = c
-		heap.Push(&m.due, c)
+		m.put(id, s.End, s.Value).stored = true
 	}
 	m.loaded = true
 	return nil
@@ -114,10 +114,18 @@ func (m *memory[T]) tick(to int64) {
 }
 
 func (m *memory[T]) add(id string, end int64, value T) *cell[T] {
-	c := &cell[T]{id: id, end: end, queued: end, value: value}
+	c := m.put(id, end, value)
+	m.changed(c)
+	return c
+}
+
+func (m *memory[T]) put(id string, end int64, value T) *cell[T] {
+	c := &cell[T]{id: id, tie: id, end: end, queued: end, value: value}
+	if m.tie != nil {
+		c.tie = m.tie(id)
+	}
 	m.cells[id] = c
 	heap.Push(&m.due, c)
-	m.changed(c)
 	return c
 }
 
@@ -187,12 +195,12 @@ func (m *memory[T]) committed() {
 	m.dirty, m.removed, m.fresh, m.ticked = m.dirty[:0], m.removed[:0], false, false
 }
 
-// dueHeap has the cell that ends first on top, of those that end together the one with the lowest id.
+// dueHeap has the cell that ends first on top, of those that end together the one with the lowest tie.
 type dueHeap[T any] []*cell[T]
 
 func (h dueHeap[T]) Len() int { return len(h) }
 func (h dueHeap[T]) Less(i, j int) bool {
-	return h[i].queued < h[j].queued || h[i].queued == h[j].queued && h[i].id < h[j].id
+	return h[i].queued < h[j].queued || h[i].queued == h[j].queued && h[i].tie < h[j].tie
 }
 
 func (h dueHeap[T]) Swap(i, j int) {

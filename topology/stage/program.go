@@ -2,6 +2,8 @@ package stage
 
 import (
 	"context"
+	"fmt"
+	"math"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
@@ -50,8 +52,11 @@ func (c *compiler) compile(text Expr, want result, path ...string) *program {
 	return p
 }
 
-// textOr is what a program comes to as a text; without a program, another one.
-func (p *program) textOr(e *env, other string) (string, error) {
+const anyLength = math.MaxInt
+
+// textOr is what a program comes to as a text; without a program, another one. What a message cannot have is an error of this one, not of
+// whichever message would bring it to the server.
+func (p *program) textOr(e *env, other string, most int) (string, error) {
 	if p == nil {
 		return other, nil
 	}
@@ -60,10 +65,20 @@ func (p *program) textOr(e *env, other string) (string, error) {
 		return "", err
 	}
 	s, err := text(v)
+	if err == nil {
+		err = atMost(s, most)
+	}
 	if err != nil {
 		return "", p.failed(e, err)
 	}
 	return s, nil
+}
+
+func atMost(s string, most int) error {
+	if len(s) > most {
+		return fmt.Errorf("has %d bytes, want %d at most", len(s), most)
+	}
+	return nil
 }
 
 // filtering passes on.
@@ -129,10 +144,10 @@ func (m *mapping) decide(e *env, d *consumer.Delivery) error {
 // message is what becomes of one.
 func (m *mapping) message(e *env, in codec.Message) (out codec.Message, err error) {
 	out = in
-	if out.Key, err = m.key.textOr(e, in.Key); err != nil {
+	if out.Key, err = m.key.textOr(e, in.Key, codec.MaxKey); err != nil {
 		return out, err
 	}
-	if out.Type, err = m.kind.textOr(e, in.Type); err != nil {
+	if out.Type, err = m.kind.textOr(e, in.Type, codec.MaxType); err != nil {
 		return out, err
 	}
 	if m.data != nil || len(m.headers) > 0 {
@@ -148,6 +163,9 @@ func (m *mapping) message(e *env, in codec.Message) (out codec.Message, err erro
 			continue
 		}
 		value, err := text(v)
+		if err == nil {
+			err = atMost(value, codec.MaxHeaderValue)
+		}
 		if err != nil {
 			return out, h.failed(e, err)
 		}

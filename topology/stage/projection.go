@@ -89,7 +89,7 @@ func (f *folding) keyOf(d *consumer.Delivery) string {
 		return ""
 	}
 	f.env.set(&d.Record)
-	key, err := f.key.textOr(f.env, d.Key)
+	key, err := f.key.textOr(f.env, d.Key, anyLength)
 	if err != nil {
 		return noKey
 	}
@@ -112,7 +112,7 @@ func (f *folding) fold(state json.RawMessage, d *consumer.Delivery) (json.RawMes
 
 func (f *folding) after(state json.RawMessage, d *consumer.Delivery) (json.RawMessage, error) {
 	f.env.set(&d.Record)
-	if _, err := f.key.textOr(f.env, d.Key); err != nil {
+	if _, err := f.key.textOr(f.env, d.Key, anyLength); err != nil {
 		return nil, err
 	}
 	if state != nil {

@@ -2,6 +2,8 @@ package stage
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"math"
 	"time"
@@ -15,6 +17,15 @@ import (
 
 const defaultKeys = 100_000
 
+// cellOf is the cell of a key. Of a long one it has the digest, so that so many cells have so many bytes.
+func cellOf(key string) string {
+	if len(key) <= 256 {
+		return "k" + key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "h" + hex.EncodeToString(sum[:])
+}
+
 // deduping drops what was seen.
 type deduping struct {
 	memory[struct{}]
@@ -25,7 +36,7 @@ type deduping struct {
 }
 
 func (s *deduping) decide(e *env, d *consumer.Delivery) error {
-	key, err := s.key.textOr(e, "")
+	key, err := s.key.textOr(e, "", anyLength)
 	if err != nil {
 		return err
 	}
@@ -34,7 +45,7 @@ func (s *deduping) decide(e *env, d *consumer.Delivery) error {
 	for c := s.first(s.clock.Max); c != nil; c = s.first(s.clock.Max) {
 		s.remove(c)
 	}
-	id := "k" + key
+	id := cellOf(key)
 	if s.cells[id] != nil {
 		return nil
 	}
@@ -58,7 +69,7 @@ type throttling struct {
 }
 
 func (s *throttling) decide(e *env, d *consumer.Delivery) error {
-	key, err := s.key.textOr(e, "")
+	key, err := s.key.textOr(e, "", anyLength)
 	if err != nil {
 		return err
 	}
@@ -67,13 +78,13 @@ func (s *throttling) decide(e *env, d *consumer.Delivery) error {
 	for c := s.first(s.clock.Max); c != nil; c = s.first(s.clock.Max) {
 		s.remove(c)
 	}
-	c := s.cells["k"+key]
+	c := s.cells[cellOf(key)]
 	switch {
 	case c == nil:
 		if len(s.cells) >= s.most {
 			s.remove(s.first(math.MaxInt64))
 		}
-		s.add("k"+key, now+s.per, 1)
+		s.add(cellOf(key), now+s.per, 1)
 	case c.value < s.count:
 		c.value++
 		s.changed(c)
@@ -109,7 +120,7 @@ type batching struct {
 }
 
 func (s *batching) decide(e *env, d *consumer.Delivery) error {
-	key, err := s.key.textOr(e, d.Key)
+	key, err := s.key.textOr(e, d.Key, codec.MaxKey)
 	if err != nil {
 		return err
 	}

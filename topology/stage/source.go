@@ -170,6 +170,9 @@ func (s *fileSource) pass(ctx context.Context, w *stream.Writer) error {
 		if err = record.error; !isRecord {
 			m, err = s.message(m)
 		}
+		if err == nil {
+			err = fits(&m)
+		}
 		if err != nil {
 			s.metrics.dead.Inc()
 			s.log.Error("record passed over", slog.String("file", s.file.Path), slog.Uint64("record", b.position/2), slog.Any("err", err))
@@ -182,10 +185,35 @@ func (s *fileSource) pass(ctx context.Context, w *stream.Writer) error {
 	if err := b.flush(calls); err != nil {
 		return err
 	}
+	if b.position+1 < b.had {
+		return &ShorterError{File: s.file.Path, Have: b.position / 2, Want: b.had / 2}
+	}
 	if s.file.Watermark && b.position+1 > b.had {
 		b.batch, b.last = []codec.Message{{Type: WatermarkType}}, b.position+1
 	}
 	return b.flush(calls)
+}
+
+// fits tells whether a message may be appended, since a call that holds one that may not is refused whole.
+func fits(m *codec.Message) error {
+	if m.Size() <= stream.DefaultMaxMessage {
+		return nil
+	}
+	encoded, err := codec.AppendMessage(nil, m)
+	if err == nil && len(encoded) > stream.DefaultMaxMessage {
+		err = &stream.TooLargeError{What: "message, bytes", Size: len(encoded), Limit: stream.DefaultMaxMessage}
+	}
+	return err
+}
+
+// ShorterError says that a file has fewer records than were appended of it: it is another one, or was cut.
+type ShorterError struct {
+	File       string
+	Have, Want uint64
+}
+
+func (e *ShorterError) Error() string {
+	return fmt.Sprintf("%s has %d records, and %d were appended: a source goes on behind those, whatever they were: give the source of another file another name", e.File, e.Have, e.Want)
 }
 
 // feeding is one pass over a file.

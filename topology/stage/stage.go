@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -164,24 +165,32 @@ func (p *process) Begin(_ context.Context, checkpoint codec.EntryID) error {
 	return nil
 }
 
+// maxCommit is how many bytes the messages of a commit have, about, where one entry alone has no more: small messages may make large
+// ones, and a server closes the connection of who sends too much at once.
+const maxCommit = 8 << 20
+
 // Handle implements projection.Process. What cannot be decided is never to be: the same would come of it.
 func (p *process) Handle(ctx context.Context, batch []consumer.Delivery) (projection.Effects, error) {
 	if err := p.prepare(ctx, p.env, batch); err != nil {
 		return projection.Effects{}, err
 	}
 	p.dead, p.handled = nil, len(batch)
+	bytes := 0
 	for i := range batch {
 		d := &batch[i]
 		p.env.set(&d.Record)
 		err := p.one(d)
-		if err == nil && len(p.env.out) > consumer.MaxOutputs {
-			err = consumer.Permanent(fmt.Errorf("stage: %d outputs of one message, at most %d", len(p.env.out), consumer.MaxOutputs))
-		}
 		if err != nil {
 			p.dead = append(p.dead, projection.MessageError{Index: i, Err: err})
 			continue
 		}
 		d.Emit(p.env.out...)
+		for k := range p.env.out {
+			bytes += p.env.out[k].Message.Size()
+		}
+		if bytes > maxCommit && d.Position.Entry != batch[0].Position.Entry {
+			return projection.Effects{}, &projection.MessageError{Index: i, Err: consumer.Snooze(0)} // those before it are a batch
+		}
 	}
 	e, err := p.effects()
 	e.Dead = p.dead
@@ -207,9 +216,15 @@ func (p *process) one(d *consumer.Delivery) (err error) {
 		err = p.flush(p.env, until)
 	}
 	for _, to := range p.outputs {
-		p.env.emit(to, d.Message)
+		p.env.emit(to, watermark(d.Message))
 	}
 	return err
+}
+
+// watermark is one as it is handed on. Streams may ask for keys, and it is of none.
+func watermark(m codec.Message) codec.Message {
+	m.Key = cmp.Or(m.Key, WatermarkType)
+	return m
 }
 
 // watermarkOf is the time of a watermark, nil for the end.

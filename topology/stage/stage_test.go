@@ -6,12 +6,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/consumer/projection"
 	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 	"github.com/echomq/pipeline/topology/stage"
@@ -45,10 +48,10 @@ func TestStages(t *testing.T) {
 		{
 			"key_by",
 			stage.Config{To: "out", KeyBy: "data.who"},
-			[]codec.Message{event("a", `{"who": "ann"}`), event("a", `{"who": []}`)},
+			[]codec.Message{event("a", `{"who": "ann"}`), event("a", `{"who": []}`), event("a", `{"who": "`+strings.Repeat("x", 1025)+`"}`)},
 			[]string{`ann {"who": "ann"}`},
 			nil,
-			[]string{`stage: key_by: "data.who": is array, want a text or a number (data is map)`},
+			[]string{`stage: key_by: "data.who": is array, want a text or a number (data is map)`, `stage: key_by: "data.who": has 1025 bytes, want 1024 at most (data is map)`},
 		},
 		{
 			"route",
@@ -84,16 +87,16 @@ func TestStages(t *testing.T) {
 			"batch",
 			stage.Config{To: "out", Batch: &stage.Batch{Size: 2}},
 			[]codec.Message{event("a", `1`), event("b", `{"x": 2}`), event("a", `text`), event("a", `3`), {Type: stage.WatermarkType}},
-			[]string{`a [1,"text"]`, `a [3]`, `b [{"x":2}]`, " "},
+			[]string{`a [1,"text"]`, `a [3]`, `b [{"x":2}]`, "emq.watermark "},
 			nil, nil,
 		},
 		{
 			"window",
-			stage.Config{To: "out", Window: &stage.Window{Tumbling: duration(time.Hour), Time: "data.t", Values: map[string]stage.Aggregate{"n": {Count: true}}}},
-			[]codec.Message{event("a", `{"t": 0}`), event("a", `{"t": 1}`), event("b", `{"t": 3600000}`), event("c", `{}`)},
+			stage.Config{To: "out", Window: &stage.Window{Tumbling: duration(time.Hour), Time: "data.t", Key: "data.k ?? key", Values: map[string]stage.Aggregate{"n": {Count: true}}}},
+			[]codec.Message{event("a", `{"t": 0}`), event("x", `{"t": 0, "k": "`+strings.Repeat("x", 1025)+`"}`), event("a", `{"t": 1}`), event("b", `{"t": 3600000}`), event("c", `{}`)},
 			[]string{`a {"end":"1970-01-01T01:00:00Z","key":"a","n":2,"start":"1970-01-01T00:00:00Z"}`},
 			nil,
-			[]string{`stage: window.time: "data.t": is nil, want a time, a text as 2006-01-02T15:04:05Z or Unix milliseconds (data is map)`},
+			[]string{`stage: window.key: "data.k ?? key": has 1025 bytes, want 1024 at most (data is map)`, `stage: window.time: "data.t": is nil, want a time, a text as 2006-01-02T15:04:05Z or Unix milliseconds (data is map)`},
 		},
 	}
 	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
@@ -129,6 +132,62 @@ func TestStages(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestManyWindows: one message closes as many windows as are open, and each has its result.
+func TestManyWindows(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		b := newBench(t, server)
+		const many = consumer.MaxOutputs + 100
+		var ms []codec.Message
+		for i := range many {
+			ms = append(ms, event(fmt.Sprint("k", i), "1"))
+		}
+		b.append("in", append(ms, codec.Message{Type: stage.WatermarkType})...)
+		b.run("hours", stage.Config{From: b.address("in"), To: b.address("out"), Window: &stage.Window{Tumbling: duration(time.Hour), Time: "data", Values: map[string]stage.Aggregate{"n": {Count: true}}}}, stage.Options{})
+		b.settled("in", "hours")
+		require.Empty(t, b.letters("in", "hours"))
+		require.Len(t, b.all("out"), many+1)
+	})
+}
+
+// TestLongKeys: what is remembered of a key has an end, and the key counts whole.
+func TestLongKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, tiertest.Shared(t, tiertest.Valkey))
+	long := strings.Repeat("x", 100_000)
+	b.append("in", event("a", long), event("b", long+"y"), event("c", long))
+	b.run("once", stage.Config{From: b.address("in"), To: b.address("out"), Dedupe: &stage.Dedupe{Key: "data", Within: duration(time.Hour)}}, stage.Options{})
+	b.settled("in", "once")
+	require.Len(t, b.all("out"), 2)
+	state, err := b.client.StateAll(t.Context(), b.scope, "stage.once")
+	require.NoError(t, err)
+	require.Len(t, state, 3)
+	for id := range state {
+		require.Less(t, len(id), 300)
+	}
+}
+
+// TestLargeOutputs: small messages that make large ones are committed a part at a time.
+func TestLargeOutputs(t *testing.T) {
+	t.Parallel()
+	batch := make([]consumer.Delivery, 100)
+	for i := range batch {
+		batch[i].Record = codec.Record{ID: codec.ID{1}, Addr: codec.EntryID{Ms: uint64(i + 1)}, Message: event("a", `"`+strings.Repeat("x", 1<<20)+`"`)}
+		batch[i].Position.Entry = batch[i].Addr
+	}
+	failed := (*projection.MessageError)(nil)
+	require.ErrorAs(t, stage.Handle(stage.Config{From: "s/in", To: "s/out", Filter: "true"}, batch), &failed)
+	require.Equal(t, 7, failed.Index, "of 1 MiB each, and what is around it")
+	verdict, pause := consumer.VerdictOf(failed)
+	require.Equal(t, consumer.VerdictSnooze, verdict)
+	require.Zero(t, pause)
+	require.NoError(t, stage.Handle(stage.Config{From: "s/in", To: "s/out", Filter: "true"}, batch[:7]))
+	for i := range batch {
+		batch[i].Position.Entry = batch[0].Addr
+	}
+	require.NoError(t, stage.Handle(stage.Config{From: "s/in", To: "s/out", Filter: "true"}, batch), "an entry is not divided")
 }
 
 // TestRedriven: a dead letter that is redriven is decided on again, by the declaration that there is then (B114).

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -45,7 +46,7 @@ type windowing struct {
 }
 
 func (w *windowing) setUp(c *compiler, cfg Window) {
-	w.cfg, w.lateness = cfg, time.Duration(cfg.Lateness).Milliseconds()
+	w.cfg, w.lateness, w.tie = cfg, time.Duration(cfg.Lateness).Milliseconds(), keyOf
 	w.time, w.key = c.compile(cfg.Time, anyResult, "window", "time"), c.compile(cfg.Key, anyResult, "window", "key")
 	for _, name := range slices.Sorted(maps.Keys(cfg.Values)) {
 		a := cfg.Values[name]
@@ -94,12 +95,8 @@ func (w *windowing) decide(e *env, d *consumer.Delivery) error {
 		if added++; len(merged) == 0 {
 			made++
 		}
-		for _, c := range merged {
-			for i := range w.aggregates {
-				if err := w.aggregates[i].fits(&c.value.Tallies[i], w.values[i], w.maxDistinct); err != nil {
-					return err
-				}
-			}
+		if err := w.fit(merged); err != nil {
+			return err
 		}
 	}
 	if added == 0 {
@@ -118,6 +115,25 @@ func (w *windowing) decide(e *env, d *consumer.Delivery) error {
 	return w.close(e)
 }
 
+// fit tells whether the message is one distinct value too many for a window, or for that which several become with it.
+func (w *windowing) fit(merged []*cell[open]) error {
+	for i := range w.aggregates {
+		a := &w.aggregates[i]
+		var err error
+		switch len(merged) {
+		case 0:
+		case 1:
+			err = a.fits(&merged[0].value.Tallies[i], w.values[i], w.maxDistinct)
+		default:
+			err = a.unite(merged, i, w.values[i], w.maxDistinct)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // read evaluates what the message has for the window.
 func (w *windowing) read(e *env, r *codec.Record) (t int64, key string, err error) {
 	t = int64(r.Addr.Ms)
@@ -132,10 +148,7 @@ func (w *windowing) read(e *env, r *codec.Record) (t int64, key string, err erro
 			return 0, "", err
 		}
 	}
-	if t < -1<<50 || t > 1<<50 {
-		return 0, "", w.time.failed(e, fmt.Errorf("%d ms is no time that a calendar has", t))
-	}
-	if key, err = w.key.textOr(e, r.Key); err != nil {
+	if key, err = w.key.textOr(e, r.Key, codec.MaxKey); err != nil {
 		return 0, "", err
 	}
 	w.values = w.values[:0]
@@ -178,6 +191,12 @@ func (w *windowing) idOf(key string, start int64) []byte {
 	return w.id
 }
 
+// keyOf is the key of an id. No two windows of a key end together.
+func keyOf(id string) string {
+	_, key, _ := strings.Cut(id, " ")
+	return key
+}
+
 // add counts the message in a window, unless that is closed.
 func (w *windowing) add(key string, s span, watermark int64) {
 	merged := w.merged(key, s)
@@ -209,7 +228,7 @@ func (w *windowing) add(key string, s span, watermark int64) {
 func (w *windowing) join(c, other *cell[open]) {
 	c.value.Start, c.end = min(c.value.Start, other.value.Start), max(c.end, other.end)
 	for i := range w.aggregates {
-		w.aggregates[i].merge(&c.value.Tallies[i], &other.value.Tallies[i], w.maxDistinct)
+		w.aggregates[i].merge(&c.value.Tallies[i], &other.value.Tallies[i])
 	}
 	w.drop(other)
 }

@@ -152,6 +152,17 @@ func TestWindows(t *testing.T) {
 		{"what is no number", hour, []string{`a 2024-01-01T00:10:00Z 1`, `a 2024-01-01T00:20:00Z "x"`, "!"}, []string{
 			`dead: stage: window.values.max.max: "data.v": is string, want a number (data is map)`, "a 2024-01-01T00:00:00Z 2024-01-01T01:00:00Z n=1",
 		}},
+		{"what sums would not hold", hour, []string{"a 2024-01-01T00:10:00Z 1e290", "a 2024-01-01T00:20:00Z -1.7e308", "!"}, []string{
+			`dead: stage: window.values.mean.mean: "data.v": is -1.7e+308, and sums are of numbers up to 1e+290 (data is map)`, "a 2024-01-01T00:00:00Z 2024-01-01T01:00:00Z n=1 sum=1e+290",
+		}},
+		{"sessions that end together", session, []string{"b 2024-01-01T00:00:00Z 1", "restart", "a 2024-01-01T00:03:00Z 1", "b 2024-01-01T00:05:00Z 1", "a 2024-01-01T00:05:00Z 1", "!"}, []string{
+			"a 2024-01-01T00:03:00Z 2024-01-01T00:15:00Z n=2", "b 2024-01-01T00:00:00Z 2024-01-01T00:15:00Z n=2",
+		}},
+		{"sessions that have too much for one", stage.Window{Session: duration(10 * time.Minute), Lateness: duration(time.Hour), MaxDistinct: 3}, []string{
+			"a 2024-01-01T00:00:00Z 1", "a 2024-01-01T00:00:01Z 2", "a 2024-01-01T00:16:00Z 2", "a 2024-01-01T00:16:01Z 3", "a 2024-01-01T00:08:00Z 4", "a 2024-01-01T00:08:00Z 1", "!",
+		}, []string{
+			"dead: stage: distinct: the window would have more than 3 distinct values, which is max_distinct", "a 2024-01-01T00:00:00Z 2024-01-01T00:26:01Z n=5 sum=9 min=1 max=3 mean=1.8 distinct=3",
+		}},
 		{"what is no time", hour, []string{"a yesterday 1"}, []string{`dead: stage: window.time: "data.t": "yesterday" is no time`}},
 	}
 	for _, tt := range tests {
@@ -174,12 +185,23 @@ func TestWindowsAreBounded(t *testing.T) {
 	})
 	require.Len(t, got, 2)
 	require.Contains(t, got[0], "2 windows are open, which is max_open")
-	require.Contains(t, got[1], "2 distinct values, which is max_distinct")
+	require.Contains(t, got[1], "more than 2 distinct values, which is max_distinct")
 	require.Equal(t, 2, w.Open())
 	got = events(t, w, []string{"c 2024-01-01T01:00:00Z 1"})
 	require.Len(t, got, 2, "two were closed, and there is room")
 	require.Contains(t, got[0], "n=3 sum=5")
 	require.Equal(t, 1, w.Open())
+}
+
+// TestWatermarksAreTimes: a watermark that no calendar has moves nothing: all that follows would be late, for ever.
+func TestWatermarksAreTimes(t *testing.T) {
+	for _, at := range []string{"9223372036854775807", "-9223372036854775808", "1125899906842625", "1e300", `"soon"`} {
+		w := stage.NewWindows(stage.Window{Tumbling: duration(time.Hour), Lateness: duration(time.Minute), Time: "data.t", Values: values()})
+		_, err := w.Put(codec.Record{ID: codec.ID{1}, Message: codec.Message{Type: stage.WatermarkType, Data: []byte(`{"time": ` + at + `}`)}})
+		require.Error(t, err, at)
+		got := events(t, w, []string{"a 2024-01-01T00:00:00Z 1", "!"})
+		require.Len(t, got, 1, at)
+	}
 }
 
 // TestSumsAreExact compares with rational numbers, rounded once; the order, and a restart, make no difference.

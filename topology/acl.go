@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"strconv"
+
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/doctor"
 	"github.com/echomq/pipeline/topology/stage"
@@ -27,12 +29,19 @@ var clusterCommands = []string{"+asking", "+cluster|shards", "+cluster|slots"}
 
 // ACL are the roles of a document with their rights; cluster adds what clients of a cluster need.
 func (d *Document) ACL(cluster bool) (roles []Role) {
+	users := map[string]bool{}
 	add := func(role, name string, rights *doctor.Rights) {
+		r := Role{Role: role, Name: name}
+		for n := 2; users[r.User("")]; n++ { // names have dots of their own
+			r.Name = name + "-" + strconv.Itoa(n)
+		}
+		users[r.User("")] = true
 		rules := rights.Rules()
 		if cluster {
 			rules = append(rules, clusterCommands...)
 		}
-		roles = append(roles, Role{role, name, rules})
+		r.Rules = rules
+		roles = append(roles, r)
 	}
 	for _, name := range sorted(d.Sources) {
 		c, r := d.Sources[name], &doctor.Rights{}
@@ -71,7 +80,7 @@ func (d *Document) ACL(cluster bool) (roles []Role) {
 			for _, group := range sorted(d.Scopes[scope].Streams[own].Groups) {
 				r := &doctor.Rights{}
 				d.each(scope+"/"+own, func(a tier.Address) { r.Role("consumer", a, group) })
-				add("consumer", own+"."+group, r)
+				add("consumer", scope+"."+own+"."+group, r)
 			}
 		}
 	}
@@ -116,6 +125,9 @@ func (d *Document) stageRights(name string, c *stage.Config) *doctor.Rights {
 			r.Key(tier.NodesKey, "hget", "hset", "hexists")
 			r.Key(tier.ScopeKey(a.Scope), "hset", "hsetnx")
 			r.Key(a.LogKey(), "xadd", "xdel", "xlen", "xsetid")
+			if d.Scopes[a.Scope].Streams[a.Stream].Keyed {
+				r.Key(a.IndexKey("*"), "zadd", "zrange", "type")
+			}
 		})
 	}
 	if c.Job != nil {

@@ -30,13 +30,13 @@ scopes:
   SCOPE:
     streams:
       in: {external: true, groups: {mailer: {}}, retention: {max_length: 100}}
-      big: {}
+      big: {keyed: true}
       sums: {}
       late: {}
       secret: {external: true}
 projections: {last: {from: SCOPE/in, key: "'all'"}}
 queues: {QUEUE: {ceiling: 2, schedules: {tick: {every: 1h, type: tick}}}}
-sources: {feed: {to: SCOPE/in, file: {path: DIR/in.jsonl}}}
+sources: {feed: {to: SCOPE/in, key: "'k'", file: {path: DIR/in.jsonl}}}
 sinks: {out: {from: SCOPE/big, file: {path: DIR/out.jsonl}}}
 stages:
   strong: {from: SCOPE/in, to: SCOPE/big, filter: "data.n >= 5"}
@@ -100,7 +100,7 @@ func TestACL(t *testing.T) {
 		require.Equal(t, int64(2), f.length(f.own+"/big"))
 		require.Equal(t, int64(1), f.length(f.own+"/late"))
 
-		consumer := f.role(s, doc, "consumer", "in.mailer")
+		consumer := f.role(s, doc, "consumer", f.own+".in.mailer")
 		g, err := stream.NewGroup(consumer, stream.GroupConfig{Address: f.own + "/in", Name: "mailer", Start: stream.Head()})
 		require.NoError(t, err)
 		m, err := g.Join(f.ctx, "c")
@@ -125,6 +125,24 @@ func TestACL(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, live)
 	})
+}
+
+// TestUsers: no two roles have one user, which the second would take everything from.
+func TestUsers(t *testing.T) {
+	doc, err := files{"doc.yaml": `topology: t
+scopes:
+  a: {streams: {in: {external: true, groups: {g: {}}}, in.x: {external: true, groups: {g: {}}}}}
+  b: {streams: {in: {external: true, groups: {g: {}, x.g: {}}}}}
+  a.in: {streams: {x: {external: true, groups: {g: {}}}}}
+`}.load(nil)
+	require.NoError(t, err)
+	users := map[string]bool{}
+	for _, r := range doc.ACL(false) {
+		require.False(t, users[r.User("t")], r.User("t"))
+		users[r.User("t")] = true
+	}
+	require.Contains(t, users, "t.consumer.b.in.g")
+	require.Len(t, users, 6)
 }
 
 // runs lets a stage or a sink run until it has done what it is to do.

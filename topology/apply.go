@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/echomq/pipeline/consumer/projection"
 	"github.com/echomq/pipeline/tier"
@@ -61,19 +62,45 @@ func (p *Plan) Apply(ctx context.Context, client *tier.Client, opts ApplyOptions
 	if tell == nil {
 		tell = func(*Change, string) {}
 	}
+	now := p.snapshot
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		tell(c, "")
-		if err := p.do(ctx, client, c, func(waits string) { tell(c, waits) }); err != nil {
+		var err error
+		if c.Verb == Destroy && now == p.snapshot {
+			now, err = p.look(ctx, client, p.Changes[i:])
+		}
+		if err == nil {
+			err = p.do(ctx, client, c, now, func(waits string) { tell(c, waits) })
+		}
+		if err != nil {
 			return &PartlyError{slices.Clone(p.Changes[:i]), *c, slices.Clone(p.Changes[i+1:]), err}
 		}
 	}
 	return nil
 }
 
-func (p *Plan) do(ctx context.Context, client *tier.Client, c *Change, waits func(string)) error {
+// look looks again before anything is destroyed: a plan may be as old as the thought that somebody gave it.
+func (p *Plan) look(ctx context.Context, client *tier.Client, left []Change) (*snapshot, error) {
+	s, err := snapshotOf(ctx, client, p.Topology, p.wanted)
+	if err != nil {
+		return nil, err
+	}
+	goes := map[name]bool{}
+	for i := range left {
+		goes[left[i].noun] = true
+	}
+	for i := range left {
+		if c := removal(left[i].noun, s, func(n name) bool { return goes[n] }); c.Verb == Refuse {
+			return nil, fmt.Errorf("%s, since the plan was made: %s", c.Thing(), c.Why)
+		}
+	}
+	return s, nil
+}
+
+func (p *Plan) do(ctx context.Context, client *tier.Client, c *Change, now *snapshot, waits func(string)) error {
 	if c.Verb == Destroy {
-		if err := destroy(ctx, client, c.noun, p.snapshot); err != nil {
+		if err := destroy(ctx, client, c.noun, now); err != nil {
 			return err
 		}
 		return client.Disown(ctx, c.noun.String())
@@ -170,6 +197,28 @@ func Drift(ctx context.Context, client *tier.Client, topology string) ([]Change,
 // readerStates are the names of what those who read by a cursor keep beside it.
 var readerStates = map[string]func(string) string{stageNode: stage.State, sinkNode: stage.SinkState}
 
+// keptBy tells whether the state of a reader is that of another one by now, which has its name, and reads another stream.
+func (s *snapshot) keptBy(reader string, n name) bool {
+	for _, d := range s.namesakes(n) {
+		if parseAttributes(d.Text).keeps() == reader {
+			return true
+		}
+	}
+	return false
+}
+
+// namesakes are the other cursors of a name in a scope, with what is declared of them.
+func (s *snapshot) namesakes(n name) map[name]tier.Declared {
+	found := map[name]tier.Declared{}
+	scope, _, _ := strings.Cut(n.of, "/")
+	for other, d := range s.declared {
+		if at, _, _ := strings.Cut(other.of, "/"); other.kind == kindCursor && other.own == n.own && other.of != n.of && at == scope {
+			found[other] = d
+		}
+	}
+	return found
+}
+
 // destroy takes away what is declared no longer. What is gone already is gone.
 func destroy(ctx context.Context, client *tier.Client, n name, s *snapshot) error {
 	if _, there := s.found[n]; !there && n.kind != kindCursor { // beside that, there may be a state
@@ -189,7 +238,7 @@ func destroy(ctx context.Context, client *tier.Client, n name, s *snapshot) erro
 				continue
 			}
 			for reader := range parseAttributes(s.declared[n].Text) {
-				if state, has := readerStates[reader]; has { // it goes with the cursor
+				if state, has := readerStates[reader]; has && !s.keptBy(reader, n) { // it goes with the cursor
 					if _, err := client.DeleteStates(ctx, part, state(n.own)); err != nil {
 						return err
 					}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/echomq/pipeline/tier"
@@ -138,7 +139,7 @@ func (c *Cases) check(doc *Document, path string, one Case, refuse func(path, do
 		known("given", name, "stream", streams[name], sorted(streams))
 		var last time.Time
 		for i, s := range one.Given[name] {
-			at := path + ".given." + name + "." + itoa(i)
+			at := path + ".given." + name + "." + strconv.Itoa(i)
 			value(at+".data", s.Data)
 			if t := s.Time; !t.IsZero() && t.Before(last) {
 				refuse(at+".time", "write messages in the order of their times; times that a window goes by stand in the data", "it is before that of the message before")

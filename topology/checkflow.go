@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"path/filepath"
 	"strings"
 
 	"github.com/echomq/pipeline/tier"
@@ -13,6 +14,9 @@ func (p *Problems) flow(d *Document) {
 	for _, name := range sorted(d.Sources) {
 		p.stands(d, f, "sources."+name+".to", d.Sources[name].To)
 		p.mayWrite(d, "sources."+name+".to", d.Sources[name].To)
+		if a, err := tier.ParseAddress(d.Sources[name].To); err == nil && d.Scopes[a.Scope].Streams[a.Stream].Keyed {
+			p.add("sources."+name+".to", "leave keyed out, or append to another stream and let a stage pass it on", "%s is keyed, which no source appends to", a)
+		}
 	}
 	readers := map[string]string{} // who has a cursor or a group of a name on a stream
 	for _, n := range f.nodes {
@@ -41,6 +45,13 @@ func (p *Problems) flow(d *Document) {
 			}
 		}
 	}
+	for _, name := range sorted(d.Stages) {
+		if join := d.Stages[name].Join; join != nil {
+			if c, there := d.Projections[join.State]; there {
+				p.add("stages."+name+".join.state", "write "+c.Cursor(join.State), "a projection has a state for each version: there is none called %s", join.State)
+			}
+		}
+	}
 	for _, name := range sorted(d.Projections) {
 		c := d.Projections[name]
 		reads(c.Cursor(name), "projections."+name, c.From)
@@ -48,10 +59,36 @@ func (p *Problems) flow(d *Document) {
 	for _, name := range sorted(d.Sinks) {
 		reads(name, "sinks."+name, d.Sinks[name].From)
 	}
+	p.places(d)
 	if len(d.Sources)+len(d.Stages)+len(d.Projections)+len(d.Sinks) > 0 {
 		p.reach(f)
 	}
 	p.cycles(d, f)
+}
+
+// places names what two would read from or write to that is for one.
+func (p *Problems) places(d *Document) {
+	taken := map[string]string{}
+	take := func(what, owner, path, does, do string) {
+		if first, is := taken[what]; is {
+			p.add(path, do, "%s %s", first, does)
+		}
+		taken[what] = owner
+	}
+	for _, name := range sorted(d.Sources) {
+		c, path := d.Sources[name], "sources."+name
+		switch {
+		case c.Stdin != nil:
+			take("stdin", "source "+name, path+".stdin", "reads it", "leave one of them out")
+		case c.HTTP != nil && !strings.HasSuffix(c.HTTP.Listen, ":0"):
+			take("listen "+c.HTTP.Listen, "source "+name, path+".http.listen", "listens there", "give one of them another port")
+		}
+	}
+	for _, name := range sorted(d.Sinks) {
+		if c := d.Sinks[name]; c.File != nil {
+			take("file "+filepath.Clean(c.File.Path), "sink "+name, "sinks."+name+".file.path", "writes to that file", "give one of them another")
+		}
+	}
 }
 
 // stands asks for a declaration of a stream, in a scope without partitions.

@@ -147,7 +147,7 @@ func (d *decoder) file(name string, text []byte, within []string) {
 // include reads a file that another names.
 func (d *decoder) include(name string, at Position, within []string) {
 	refuse := func(do, format string, args ...any) {
-		d.problems = append(d.problems, &Problem{Position: at, Path: "include", What: fmt.Sprintf(format, args...), Do: do})
+		d.problems = append(d.problems, &Problem{Position: at, Path: "include", What: d.secrets.hide(fmt.Sprintf(format, args...), true), Do: do})
 	}
 	path := name
 	if !filepath.IsAbs(path) {

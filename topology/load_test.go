@@ -101,6 +101,12 @@ parts/more.yaml:1:24: include: "none.yaml": file does not exist; write a path fr
 parts/more.yaml:3:35: scopes.shop.streams.in.external: it is declared already, at parts/streams.yaml:2:42; leave one of them out`)
 }
 
+// TestIncludeOfEnvironment: where a file is may be nobody's business.
+func TestIncludeOfEnvironment(t *testing.T) {
+	_, err := files{"doc.yaml": "topology: t\ninclude: ['${WHERE}/x.yaml']\n"}.load(map[string]string{"WHERE": "s3cr3t"})
+	require.EqualError(t, err, `doc.yaml:2:11: include: "${WHERE}/x.yaml": file does not exist; write a path from the directory of this file`)
+}
+
 // TestExecPlace: what is wrong with a child process is told where it is written.
 func TestExecPlace(t *testing.T) {
 	_, err := files{"doc.yaml": "topology: t\nscopes: {s: {streams: {in: {external: true}}}}\nstages:\n  a:\n    from: s/in\n    exec:\n      command: []\n      max_line: 7\n"}.load(nil)
@@ -203,6 +209,17 @@ func TestProblems(t *testing.T) {
 		{"an exclusive stream", "topology: t\nscopes: {s: {streams: {a: {external: true}, b: {exclusive: true, external: true}}}}\nstages:\n  x: {from: s/a, to: s/b, map: data}\nsources: {f: {to: s/b, file: {path: f.csv}}}\n", []string{
 			"4:22: stages.x.to: s/b is exclusive: its one writer is a program that mints its ids, and this would be another; leave exclusive out, or append to another stream",
 			"5:19: sources.f.to: s/b is exclusive",
+		}},
+		{"a stream with keys", "topology: t\nscopes: {s: {streams: {a: {keyed: true}}}}\nsources: {f: {to: s/a, file: {path: f.csv}}}\n", []string{
+			"3:19: sources.f.to: s/a is keyed, which no source appends to; leave keyed out, or append to another stream and let a stage pass it on",
+		}},
+		{"a state without its version", streams + "projections: {last: {from: s/in, version: 3}}\nstages: {a: {from: s/in, to: s/out, join: {state: last}}}\n", []string{
+			"4:51: stages.a.join.state: a projection has a state for each version: there is none called last; write last.3",
+		}},
+		{"one place for two", "topology: t\nscopes: {s: {streams: {a: {}}}}\nsources:\n  f: {to: s/a, stdin: {}}\n  g: {to: s/a, stdin: {}}\n  h: {to: s/a, http: {listen: 'localhost:80'}}\n  i: {to: s/a, http: {listen: 'localhost:80', path: /i}}\nsinks:\n  x: {from: s/a, file: {path: out/x.jsonl}}\n  y: {from: s/a, file: {path: ./out/x.jsonl}}\n", []string{
+			"5:23: sources.g.stdin: source f reads it; leave one of them out",
+			"7:31: sources.i.http.listen: source h listens there; give one of them another port",
+			"10:31: sinks.y.file.path: sink x writes to that file; give one of them another",
 		}},
 		{"one name for two readers", "topology: t\nscopes: {s: {streams: {a: {external: true, groups: {x: {}}}, b: {}}}}\nstages: {x: {from: s/a, to: s/b, map: data}}\n", []string{
 			"3:13: stages.x: scopes.s.streams.a.groups.x reads s/a under that name; give one of them another name",

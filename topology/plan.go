@@ -116,6 +116,11 @@ func change(topology string, w *resource, s *snapshot) Change {
 		return newChange(Refuse, w.name, w, fmt.Sprintf("topology %s has declared it: take it out of that one and apply it, or give it another name here", holder.Topology))
 	}
 	have, there := s.found[w.name]
+	for other, d := range s.namesakes(w.name) {
+		if keeps := w.keeps(); d.Topology != topology && keeps != "" && keeps == parseAttributes(d.Text).keeps() {
+			return newChange(Refuse, w.name, w, fmt.Sprintf("%s of topology %s keeps its state under that name: give this one another", other.text(), d.Topology))
+		}
+	}
 	if w.kind == kindCursor || w.kind == kindProjection {
 		if held && holder.Text == w.attributes.text() {
 			return Change{}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue"
 	"github.com/echomq/pipeline/tier/stream"
@@ -211,6 +212,102 @@ func TestOwnership(t *testing.T) {
 	})
 }
 
+// TestOldPlan: what has come about since a plan was made is not destroyed.
+func TestOldPlan(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	f.apply(f.document("topology: NAME\nscopes: {SCOPE: {streams: {in: {external: true}}}}\nqueues: {QUEUE: {ceiling: 2}}\n"))
+	none := f.document("topology: NAME\n")
+	p := f.plan(none)
+	require.Equal(t, []string{"destroy queue QUEUE", "destroy stream SCOPE/in"}, f.lines(p.Changes))
+	jobs, err := queue.NewClient(f.client, queue.Config{Queue: f.queue()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, jobs.Close(f.ctx)) }()
+	id, err := jobs.Enqueue(f.ctx, queue.Job{Message: codec.Message{Type: "x"}})
+	require.NoError(t, err)
+	var partly *topology.PartlyError
+	require.ErrorAs(t, p.Apply(f.ctx, f.client, topology.ApplyOptions{Destroy: true}), &partly)
+	require.ErrorContains(t, partly, "queue "+f.queue()+", since the plan was made: it has 1 jobs")
+	counts, err := jobs.Counts(f.ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, counts.Ready)
+	require.NoError(t, jobs.Remove(f.ctx, id))
+
+	p, err = topology.Destruction(f.ctx, f.client, f.own)
+	require.NoError(t, err)
+	g, err := stream.NewGroup(f.client, stream.GroupConfig{Address: f.own + "/in", Name: "theirs", Start: stream.Head()})
+	require.NoError(t, err)
+	require.NoError(t, g.Create(f.ctx))
+	require.ErrorContains(t, p.Apply(f.ctx, f.client, topology.ApplyOptions{Destroy: true}), "theirs of "+f.own+"/in would go with it")
+	require.NoError(t, g.Delete(f.ctx))
+	f.apply(none)
+}
+
+// TestStates: a stage that reads another stream keeps what it has begun there when the cursor that it had goes; and a scope has one
+// state of a name, whoever declares it.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	text := "topology: NAME\nscopes: {SCOPE: {streams: {a: {external: true}, b: {external: true}, o: {}}}}\nstages: {h: {from: SCOPE/a, to: SCOPE/o, window: {tumbling: 1h, time: data, values: {n: count}}}}\n"
+	one, two := f.document(text), f.document(strings.Replace(text, "from: SCOPE/a", "from: SCOPE/b", 1))
+	f.apply(one)
+	run := func(d *topology.Document, from string) {
+		w, err := stream.NewWriter(f.client, stream.WriterConfig{Address: f.own + "/" + from})
+		require.NoError(t, err)
+		_, err = w.Append(f.ctx, codec.Message{Key: from, Data: []byte("1")})
+		require.NoError(t, err)
+		r, err := topology.NewRun(f.client, d, topology.RunOptions{})
+		require.NoError(t, err)
+		f.runs(r, func() bool { return f.handled(from, "h") })
+	}
+	run(one, "a")
+	run(two, "b") // before it is applied
+	require.Equal(t, []string{"create cursor h of SCOPE/b", "destroy cursor h of SCOPE/a"}, f.lines(f.plan(two).Changes))
+	f.apply(two)
+	run(two, "b")
+	state, err := f.client.StateAll(f.ctx, f.own, "stage.h")
+	require.NoError(t, err)
+	require.Len(t, state, 2)
+	require.Contains(t, state["0 b"], `"n":2`)
+
+	other := f.document("topology: NAME2\nscopes: {SCOPE: {streams: {x: {external: true}, y: {}}}}\nstages: {h: {from: SCOPE/x, to: SCOPE/y, dedupe: {key: key, within: 1h}}}\n")
+	p := f.plan(other)
+	require.Equal(t, []string{"refuse cursor h of SCOPE/x", "create stream SCOPE/x", "create stream SCOPE/y"}, f.lines(p.Changes))
+	require.Contains(t, p.Changes[0].Why, "keeps its state under that name")
+	f.destroyed()
+	state, err = f.client.StateAll(f.ctx, f.own, "stage.h")
+	require.NoError(t, err)
+	require.Empty(t, state)
+}
+
+// TestKeyed: a stream with keys takes what stages hand on to it, watermarks too.
+func TestKeyed(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	doc := f.document("topology: NAME\nscopes: {SCOPE: {streams: {in: {external: true}, hours: {keyed: true}, seen: {keyed: true}}}}\n" +
+		"stages:\n  hours: {from: SCOPE/in, to: SCOPE/hours, window: {tumbling: 1h, values: {n: count}}}\n  seen: {from: SCOPE/in, to: SCOPE/seen, func: same}\n")
+	f.apply(doc)
+	w, err := stream.NewWriter(f.client, stream.WriterConfig{Address: f.own + "/in"})
+	require.NoError(t, err)
+	_, err = w.AppendBatch(f.ctx, []codec.Message{{Key: "k"}, {Type: stage.WatermarkType}})
+	require.NoError(t, err)
+	r, err := topology.NewRun(f.client, doc, topology.RunOptions{Options: stage.Options{Funcs: map[string]stage.Func{"same": func(_ context.Context, d *consumer.Delivery) error {
+		d.Emit(tier.AppendTo(f.own+"/seen", d.Message))
+		return nil
+	}}}})
+	require.NoError(t, err)
+	f.runs(r, func() bool { return f.handled("in", "hours") && f.handled("in", "seen") })
+	require.EqualValues(t, 2, f.length(f.own+"/hours"))
+	require.EqualValues(t, 2, f.length(f.own+"/seen"))
+	for _, cursor := range []string{"hours", "seen"} {
+		for l, err := range stream.DeadLetters(f.ctx, f.client, f.own+"/in", cursor) {
+			require.NoError(t, err)
+			require.Fail(t, "a dead letter", l.Reason)
+		}
+	}
+	f.destroyed()
+}
+
 // TestDrift: what was changed by hand is told as it was and as it is, and applied away.
 func TestDrift(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
@@ -301,7 +398,7 @@ func (f *fixture) anyDocument(t *rapid.T, label string) *topology.Document {
 		streams[own] = s
 	}
 	d.Scopes[f.own] = topology.Scope{Streams: streams}
-	for own := range streams {
+	for _, own := range slices.Sorted(maps.Keys(streams)) {
 		if some(own + " stage") {
 			d.Stages["s"+own] = stage.Config{From: f.own + "/" + own, To: f.own + "/" + own, Filter: "true"}
 		}

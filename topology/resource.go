@@ -113,6 +113,17 @@ var fixed = map[string]string{
 	"schedule set":     "a program declares this schedule whenever it starts: give the document's another name",
 }
 
+// keeps is whose state what reads by a cursor keeps in the scope, under its own name: a stage's or a sink's; empty: it keeps none.
+func (a attributes) keeps() string {
+	switch {
+	case slices.Contains([]string{"dedupe", "throttle", "batch", "window"}, a[stageNode]):
+		return stageNode
+	case a[sinkNode] == "file":
+		return sinkNode
+	}
+	return ""
+}
+
 // resources are all that the document declares on a server, in the order in which it is made.
 func (d *Document) resources() (list []*resource) {
 	for _, scope := range sorted(d.Scopes) {

@@ -59,16 +59,16 @@ type PartState struct {
 func NewRun(client *tier.Client, doc *Document, opts RunOptions) (*Run, error) {
 	r := &Run{client: client, ready: make(chan struct{})}
 	known := map[string]bool{}
-	add := func(kind, name, from, cursor string, make func() (stage.Runner, error)) error {
+	add := func(kind, name, from, cursor string, newRunner func() (stage.Runner, error)) error {
 		known[name] = true
 		if len(opts.Only) > 0 && !slices.Contains(opts.Only, name) {
 			return nil
 		}
-		runner, err := make()
+		runner, err := newRunner()
 		if err != nil {
 			return fmt.Errorf("topology: %s %s: %w", kind, name, err)
 		}
-		r.parts = append(r.parts, &part{Runner: runner, name: name, kind: kind, from: from, cursor: cursor, ended: chanOf()})
+		r.parts = append(r.parts, &part{Runner: runner, name: name, kind: kind, from: from, cursor: cursor, ended: make(chan struct{})})
 		return nil
 	}
 	var errs []error
@@ -95,8 +95,6 @@ func NewRun(client *tier.Client, doc *Document, opts RunOptions) (*Run, error) {
 	}
 	return r, nil
 }
-
-func chanOf() chan struct{} { return make(chan struct{}) }
 
 // UnknownPartError says that a document has no source, stage, projection or sink of a name.
 type UnknownPartError struct {

@@ -97,7 +97,7 @@ func TestTopologyGraph(t *testing.T) {
 	acl := p.ok("topology", "acl", "shop.yaml").lines()
 	require.Len(t, acl, 3)
 	require.Regexp(t, `^ACL SETUSER `+own+`.stage.pass reset on %R~\{emq\}:version .* \+xread .*\+zscan$`, acl[0])
-	require.Contains(t, p.ok("topology", "acl", "shop.yaml", "--output", "json", "--cluster").lines()[1], `"name":"in.mailer","rules":["%R~{emq}:version",`)
+	require.Contains(t, p.ok("topology", "acl", "shop.yaml", "--output", "json", "--cluster").lines()[1], `"name":"`+own+`.in.mailer","rules":["%R~{emq}:version",`)
 }
 
 // TestTopologyTest: cases pass or fail, with what differs and an exit code for CI; those of the examples pass. No server is asked.

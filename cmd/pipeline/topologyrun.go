@@ -79,18 +79,24 @@ func (r *topologyRunning) run(ctx context.Context, client *tier.Client, doc *top
 		return err
 	}
 	defer stop()
+	r.app.note("%s of topology %s", show.Count(len(running.States()), "part"), show.Printable(doc.Name))
+	if !r.drain {
+		return running.Run(ctx)
+	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	if r.drain {
-		drained := make(chan error, 1)
-		go func() {
-			drained <- running.Drained(ctx)
-			end()
-		}()
-		defer func() { <-drained }()
-	}
-	r.app.note("%s of topology %s", show.Count(len(running.States()), "part"), show.Printable(doc.Name))
-	return running.Run(ctx)
+	drained := make(chan error, 1)
+	go func() {
+		err := running.Drained(ctx)
+		if ctx.Err() != nil { // it was stopped, or a part has failed, which the run tells
+			err = nil
+		}
+		end()
+		drained <- err
+	}()
+	err = running.Run(ctx)
+	end()
+	return errors.Join(err, <-drained)
 }
 
 // serve answers whether the run is well, until stop is called.

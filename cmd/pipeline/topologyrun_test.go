@@ -60,6 +60,21 @@ sinks: {printed: {from: NAME/out, stdout: {format: lines}}}
 	require.NotContains(t, r.errOut, "passed over")
 }
 
+// TestTopologyFails: a run that is to end when all is handled ends when a part fails as well, and says so.
+func TestTopologyFails(t *testing.T) {
+	t.Parallel()
+	p, own := onShared(t), tiertest.Scope(t)
+	p.file("fails.yaml", strings.ReplaceAll(`topology: NAME
+scopes: {NAME: {streams: {in: {}}}}
+sources: {typed: {to: NAME/in, stdin: {format: jsonl}}}
+sinks: {kept: {from: NAME/in, file: {path: no/such/directory.jsonl}}}
+`, "NAME", own))
+	p.ok("topology", "apply", "fails.yaml")
+	r := p.given("1\n").run("topology", "run", "fails.yaml", "--drain")
+	require.Equal(t, 1, r.code)
+	require.Contains(t, r.errOut, "sink kept: projection kept of "+own+"/in: open no/such/directory.jsonl")
+}
+
 // terminated asks for the end, as service managers do, and waits for it.
 func (p *process) terminated() result {
 	p.t.Helper()

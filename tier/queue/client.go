@@ -140,10 +140,15 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []Job) ([]Receipt, error)
 	return receipts, nil
 }
 
-// atOnce is how many of the jobs, one at least, one call takes.
+// atOnce is how many of the jobs, one at least, one call takes: they have no more lanes, those beside their own too, than it may
+// have jobs.
 func atOnce(list []encoded) (n int) {
-	for bytes := 0; n < min(len(list), maxBatch); n++ {
-		if bytes += list[n].bytes(); n > 0 && bytes > maxBatchBytes {
+	bytes, lanes := 0, 0
+	for ; n < min(len(list), maxBatch); n++ {
+		if lanes++; list[n].also != "" {
+			lanes++
+		}
+		if bytes += list[n].bytes(); n > 0 && (bytes > maxBatchBytes || lanes > maxBatch) {
 			break
 		}
 	}

@@ -22,3 +22,14 @@ func TestNext(t *testing.T) {
 	require.Same(t, second, c.next(t.Context(), second))
 	require.Nil(t, c.next(t.Context(), second))
 }
+
+// TestAtOnce: a call takes no more jobs, and names no more lanes, than a script can unpack.
+func TestAtOnce(t *testing.T) {
+	list := make([]encoded, maxBatch+1)
+	require.Equal(t, maxBatch, atOnce(list))
+	for i := range list {
+		list[i].also = "another"
+	}
+	require.Equal(t, maxBatch/2, atOnce(list))
+	require.Equal(t, 1, atOnce([]encoded{{message: string(make([]byte, maxBatchBytes+1))}, {}}))
+}

@@ -29,3 +29,22 @@ func TestDrainAll(t *testing.T) {
 		f.counts(queue.Counts{Active: 2})
 	})
 }
+
+// TestDrainBesideAnotherGroup: what is active, and what was ready first, is not told by a group of another program that looks on.
+func TestDrainBesideAnotherGroup(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.enqueue("a", "a", "a")
+		m := f.join(f.workers)
+		held := f.read(m, 2)
+		f.do("XGROUP", "CREATE", f.queue.LaneKey("a"), "x", "0")
+		f.do("XGROUP", "CREATE", f.queue.LaneKey("a"), "a", "$")
+		info, err := f.jobs.LaneInfo(f.ctx, "a")
+		require.NoError(t, err)
+		require.False(t, info.Oldest.IsZero())
+		n, err := f.jobs.DrainLane(f.ctx, "a")
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		f.settle(m, held...)
+	})
+}

@@ -18,7 +18,7 @@ local call = redis.call
 if call('EXISTS', log) == 0 then return 0 end
 local after
 for _, g in ipairs(call('XINFO', 'GROUPS', log)) do
-  for k = 1, #g, 2 do
+  for k = 1, g[2] == 'w' and #g or 0, 2 do
     if g[k] == 'last-delivered-id' then after = g[k + 1] end
   end
 end

@@ -15,7 +15,7 @@ for i, row in ipairs(call('HMGET', terms, unpack(ARGV))) do
   if length > active then
     local after = ''
     for _, g in ipairs(call('XINFO', 'GROUPS', log)) do
-      for k = 1, #g, 2 do
+      for k = 1, g[2] == 'w' and #g or 0, 2 do
         if g[k] == 'last-delivered-id' then after = g[k + 1] end
       end
     end

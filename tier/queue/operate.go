@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/echomq/pipeline/codec"
@@ -129,8 +130,13 @@ func (c *Client) Retry(ctx context.Context, ids ...codec.ID) (retried []codec.ID
 	return retried, nil
 }
 
-// obliteratePage is how many keys one call deletes.
-const obliteratePage = 500
+const (
+	// obliteratePage is how many keys one call deletes.
+	obliteratePage = 500
+	// obliteratePasses is how often the keys are looked through, while jobs are enqueued between two calls: of such a one a part could
+	// stay, or go.
+	obliteratePasses = 10
+)
 
 // Obliterate deletes a paused queue, with all that it has, in steps: one that fails can be called again. The name of the queue
 // confirms it. Jobs that are active then are gone under their workers. It returns how many keys are deleted; the error is
@@ -143,22 +149,25 @@ func (c *Client) Obliterate(ctx context.Context, confirm string) (keys int, err 
 	if n, err := c.run(ctx, obliterateScript, []string{own, events}, "0"); err != nil || n < 0 {
 		return 0, errors.Join(err, c.notPaused(n))
 	}
-	all, err := c.client.KeysBelow(ctx, strings.TrimSuffix(own, ":queue"))
-	if err != nil {
-		return 0, err
-	}
-	for len(all) > 0 {
-		page := []string{own, events}
-		for ; len(all) > 0 && len(page) < obliteratePage; all = all[1:] {
-			if all[0] != own {
-				page = append(page, all[0])
+	for pass := 1; ; pass++ {
+		all, err := c.client.KeysBelow(ctx, strings.TrimSuffix(own, ":queue"))
+		if err != nil {
+			return keys, err
+		}
+		all = slices.DeleteFunc(all, func(key string) bool { return key == own || pass > 1 && key == c.queue.WorkersKey() }) // workers come back
+		if len(all) == 0 {
+			break
+		}
+		if pass > obliteratePasses {
+			return keys, fmt.Errorf("queue: %s is being filled while it is obliterated: stop who enqueues, and obliterate it again", c.queue)
+		}
+		for page := range slices.Chunk(all, obliteratePage) {
+			n, err := c.run(ctx, obliterateScript, append([]string{own, events}, page...), "0")
+			if err != nil || n < 0 {
+				return keys, errors.Join(err, c.notPaused(n))
 			}
+			keys += n
 		}
-		n, err := c.run(ctx, obliterateScript, page, "0")
-		if err != nil || n < 0 {
-			return keys, errors.Join(err, c.notPaused(n))
-		}
-		keys += n
 	}
 	n, err := c.run(ctx, obliterateScript, []string{own, events}, "1")
 	return keys + max(0, n), err

@@ -13,7 +13,7 @@ func (m *Member) Lags(d time.Duration) {
 func (m *Member) Jump(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, at := range []*time.Time{&m.known.at, &m.known.due, &m.known.look} {
+	for _, at := range []*time.Time{&m.known.at, &m.known.due, &m.known.look, &m.swept} {
 		if !at.IsZero() {
 			*at = at.Add(-d)
 		}

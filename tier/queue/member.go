@@ -37,6 +37,7 @@ type Member struct {
 	look   sight                    // of the look under way
 	told   map[codec.EntryID]string // jobs that are cancelled, and why, since Cancelled was asked
 	swept  time.Time                // when the member last looked for what is stranded in the outbox
+	strand string                   // from where it looks next; "": from the first
 	behind bool                     // the last delivery from the outbox failed
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,19 +32,32 @@ const (
 // are of other queues, to these; and what comes of that. The workers of the queue do so as jobs end, and every few seconds;
 // the method is for a queue that has none. What cannot be delivered stays, and is the error.
 func (c *Client) Forward(ctx context.Context) error {
-	return errors.Join(forward(ctx, c.client, c.queue, true), forward(ctx, c.client, c.queue, false))
+	var failed []error
+	for from := strandedFirst; from != "" && ctx.Err() == nil; {
+		next, err := forward(ctx, c.client, c.queue, from)
+		failed, from = append(failed, err), next
+	}
+	_, err := forward(ctx, c.client, c.queue, "")
+	return errors.Join(append(failed, err)...)
 }
 
-// forward delivers what is new in the outbox of a queue, or some of what is stranded: read, and not delivered, by others; then
-// what comes of that, here and in other queues. Each entry is delivered once at least, and has its effect once.
-func forward(ctx context.Context, client *tier.Client, first tier.Queue, stranded bool) error {
+// strandedFirst is where looks for what is stranded begin.
+const strandedFirst = "0-0"
+
+// forward delivers what is new in the outbox of a queue, or, from an entry on, a page of what is stranded: read, and not delivered, by
+// others; then what comes of that, here and in other queues. Each entry is delivered once at least, and has its effect once. Next is
+// where more may be stranded, behind what cannot be delivered, too; "": nowhere.
+func forward(ctx context.Context, client *tier.Client, first tier.Queue, from string) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forwardFor)
 	defer cancel()
 	var failed []error
-	for open := []tier.Queue{first}; len(open) > 0 && ctx.Err() == nil; stranded = false {
+	for open := []tier.Queue{first}; len(open) > 0 && ctx.Err() == nil; from = "" {
 		d := delivery{client: client, queue: open[0], notes: map[tier.Queue][]note{}, left: map[string]bool{}}
-		if err := d.page(ctx, stranded); err != nil {
+		if err := d.page(ctx, from); err != nil {
 			failed = append(failed, err)
+		}
+		if from != "" {
+			next = d.next
 		}
 		if open = open[1:]; d.full {
 			d.news = append(d.news, d.queue)
@@ -54,7 +68,7 @@ func forward(ctx context.Context, client *tier.Client, first tier.Queue, strande
 			}
 		}
 	}
-	return errors.Join(failed...)
+	return next, errors.Join(failed...)
 }
 
 // note is how a child ended, for its parent; without a child, that the parent is no more, perhaps.
@@ -70,22 +84,24 @@ type note struct {
 type delivery struct {
 	client *tier.Client
 	queue  tier.Queue
-	full   bool // there may be more
+	full   bool   // there may be more
+	next   string // from where more may be stranded; "": none
 	notes  map[tier.Queue][]note
 	parts  []string        // keys of those that were sent
 	left   map[string]bool // entries that could not be delivered
 	news   []tier.Queue    // whose outboxes have more now
 }
 
-func (d *delivery) page(ctx context.Context, stranded bool) error {
-	entries, err := d.read(ctx, stranded)
+// page delivers a page of what is stranded, from an entry on, or "", of what is new.
+func (d *delivery) page(ctx context.Context, from string) error {
+	entries, err := d.read(ctx, from)
 	if tier.Classify(err) == tier.ErrNoGroup {
 		return nil // nothing was ever told
 	}
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	d.full = len(entries) == outboxPage && !stranded
+	d.full = len(entries) == outboxPage && from == ""
 	var failed []error
 	leave := func(entry string, err error) {
 		d.left[entry] = true
@@ -106,16 +122,19 @@ func (d *delivery) page(ctx context.Context, stranded bool) error {
 	return errors.Join(append(failed, d.delete(ctx, entries))...)
 }
 
-func (d *delivery) read(ctx context.Context, stranded bool) ([]rueidis.XRangeEntry, error) {
+func (d *delivery) read(ctx context.Context, from string) ([]rueidis.XRangeEntry, error) {
 	key, b := d.queue.OutboxKey(), d.client.B()
-	if stranded {
-		m, err := d.client.Do(ctx, key, b.Xautoclaim().Key(key).Group(group).Consumer(forwarder).MinIdleTime(millis(strandedFor)).Start("0").Count(outboxPage).Build())
+	if from != "" {
+		m, err := d.client.Do(ctx, key, b.Xautoclaim().Key(key).Group(group).Consumer(forwarder).MinIdleTime(millis(strandedFor)).Start(from).Count(outboxPage).Build())
 		if err != nil {
 			return nil, err
 		}
 		parts, err := m.ToArray()
 		if err != nil || len(parts) < 2 {
 			return nil, fmt.Errorf("queue: XAUTOCLAIM %s: unexpected reply: %w", key, err)
+		}
+		if d.next, err = parts[0].ToString(); err != nil || d.next == strandedFirst {
+			d.next = ""
 		}
 		return parts[1].AsXRange()
 	}
@@ -240,7 +259,7 @@ func (d *delivery) delete(ctx context.Context, entries []rueidis.XRangeEntry) er
 
 // forward delivers what a call has told the outbox. What fails is left to the workers.
 func (c *Client) forward(ctx context.Context) {
-	if err := forward(ctx, c.client, c.queue, false); err != nil {
+	if _, err := forward(ctx, c.client, c.queue, ""); err != nil {
 		c.client.Logger().Warn("what is to be told of flows is delivered later", "queue", string(c.queue), "err", err)
 	}
 }
@@ -252,7 +271,8 @@ func (m *Member) forward(ctx context.Context) {
 	behind := m.behind
 	m.mu.Unlock()
 	if !behind {
-		m.forwarded(forward(ctx, m.workers.client, m.workers.queue, false))
+		_, err := forward(ctx, m.workers.client, m.workers.queue, "")
+		m.forwarded(err)
 	}
 }
 
@@ -260,14 +280,19 @@ func (m *Member) forward(ctx context.Context) {
 func (m *Member) sweep(ctx context.Context) {
 	m.mu.Lock()
 	now := time.Now()
-	early := now.Sub(m.swept) < sweepEvery
+	early, from := now.Sub(m.swept) < sweepEvery, cmp.Or(m.strand, strandedFirst)
 	if !early {
 		m.swept = now
 	}
 	m.mu.Unlock()
 	if !early {
 		client, q := m.workers.client, m.workers.queue
-		m.forwarded(errors.Join(forward(ctx, client, q, true), forward(ctx, client, q, false)))
+		next, err1 := forward(ctx, client, q, from)
+		_, err2 := forward(ctx, client, q, "")
+		m.mu.Lock()
+		m.strand = next
+		m.mu.Unlock()
+		m.forwarded(errors.Join(err1, err2))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
@@ -156,4 +157,46 @@ func TestFlowInALimitedLane(t *testing.T) {
 		f.settle(m, f.takeNamed(m, "parent")...)
 		f.counts(queue.Counts{})
 	})
+}
+
+// TestStrandedBehindOthers: what is stranded behind more than one look takes, none of which can be delivered, is delivered by the looks
+// after that.
+func TestStrandedBehindOthers(t *testing.T) {
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	away, there := f.elsewhere(), f.elsewhere()
+	flow := flowOf("away")
+	for range 70 {
+		flow.Children = append(flow.Children, in(f, flowOf("a")))
+	}
+	first, second := away.flow(flow), there.flow(flowOf("there", in(f, flowOf("b"))))
+	m := f.join(f.workers)
+	leased := f.take(m, 71)
+	byType := map[string][]tier.Leased{}
+	for _, l := range leased {
+		byType[l.Records[0].Type] = append(byType[l.Records[0].Type], l)
+	}
+	f.undelivered(func() {
+		f.settle(m, byType["a"]...)
+		f.settle(m, byType["b"]...)
+	})
+	f.do("XREADGROUP", "GROUP", "w", "w", "STREAMS", f.queue.OutboxKey(), ">") // by who has died since
+	f.strand()
+	away.do("RENAME", away.queue.JobsKey(), away.queue.JobsKey()+":away")
+	away.do("SET", away.queue.JobsKey(), "of another type")
+	w := f.join(f.workers)
+	for range 2 {
+		_, err := w.TakeOver(f.ctx, 10, 0)
+		require.NoError(t, err)
+		f.strand()
+		w.Jump(time.Hour)
+	}
+	require.Equal(t, queue.Scheduled, there.state(second))
+	require.Equal(t, 70, f.outbox())
+	away.do("RENAME", away.queue.JobsKey()+":away", away.queue.JobsKey())
+	f.forward()
+	require.Equal(t, queue.Scheduled, away.state(first))
+	for _, q := range []*fixture{away, there} {
+		w := q.join(q.workers)
+		q.settle(w, q.take(w, 1)...)
+	}
 }

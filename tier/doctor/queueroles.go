@@ -9,7 +9,7 @@ import (
 // queueRoles are what each role of a queue needs. All keys of a queue are matched by one pattern, so a key of each type stands for them;
 // beside them are the stream of its events, and the channel on which workers are told.
 var queueRoles = map[string][]need{
-	"enqueuer": jobNeeds("nodes "+jobRuns, `get set time del hget hmget hset hexists hlen hgetall zadd zrange zcard zmscore llen rpush lindex blmove
+	"enqueuer": jobNeeds("nodes "+jobRuns, `get set time del hget hmget hset hdel hexists hlen hgetall hrandfield zadd zrange zcard zmscore llen rpush lindex blmove
 		exists xadd xsetid xdel xlen xrange xpending xgroup|create`),
 	"worker": append(jobNeeds(jobRuns, `get time exists del pexpire hget hmget hset hdel hexists hlen hgetall hincrby
 		zadd zrem zrange zrangebyscore zscore llen rpush blpop xadd xsetid xdel xack xclaim xautoclaim xlen xrange xpending xreadgroup
@@ -45,7 +45,7 @@ var jobCommands = map[string]need{
 	"get": on("calls", "GET"), "set": on("calls", "SET", "v"),
 	"exists": on("lane", "EXISTS"), "del": on("lane", "DEL"), "unlink": on("lane", "UNLINK"), "type": on("lane", "TYPE"), "pexpire": on("result", "PEXPIRE", "1"),
 	"hget": on("jobs", "HGET", "f"), "hmget": on("jobs", "HMGET", "f"), "hset": on("jobs", "HSET", "f", "v"), "hsetnx": on("jobs", "HSETNX", "f", "v"), "hdel": on("jobs", "HDEL", "f"),
-	"hexists": on("jobs", "HEXISTS", "f"), "hincrby": on("jobs", "HINCRBY", "f", "1"), "hlen": on("jobs", "HLEN"), "hgetall": on("jobs", "HGETALL"), "hkeys": on("jobs", "HKEYS"), "hscan": on("jobs", "HSCAN", "0"),
+	"hexists": on("jobs", "HEXISTS", "f"), "hincrby": on("jobs", "HINCRBY", "f", "1"), "hlen": on("jobs", "HLEN"), "hgetall": on("jobs", "HGETALL"), "hrandfield": on("jobs", "HRANDFIELD", "-1"), "hkeys": on("jobs", "HKEYS"), "hscan": on("jobs", "HSCAN", "0"),
 	"zadd": on("due", "ZADD", "0", "m"), "zrem": on("due", "ZREM", "m"), "zrange": on("due", "ZRANGE", "0", "0"), "zrangebyscore": on("due", "ZRANGEBYSCORE", "0", "0"), "zcard": on("due", "ZCARD"),
 	"zcount": on("due", "ZCOUNT", "0", "0"), "zscore": on("due", "ZSCORE", "m"), "zmscore": on("due", "ZMSCORE", "m"), "zscan": on("due", "ZSCAN", "0"),
 	"llen": on("wake", "LLEN"), "rpush": on("wake", "RPUSH", "1"), "blpop": on("wake", "BLPOP", "0"), "lindex": on("result", "LINDEX", "0"),

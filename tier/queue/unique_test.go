@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,6 +78,33 @@ func TestUniquePeriod(t *testing.T) {
 		require.Error(t, f.unique(u, "2", 0).Err)
 		f.do("HSET", f.queue.UniqueKey(), "k", f.minted().String()+" p 1000") // its time is over
 		require.NoError(t, f.unique(u, "3", 0).Err)
+	})
+}
+
+// TestUniquePeriodsGo: keys whose periods are over do not gather, though nobody wants them again.
+func TestUniquePeriodsGo(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		m := f.join(f.workers)
+		const calls, keys = 20, 50
+		for call := range calls {
+			jobs := make([]queue.Job, keys)
+			for i := range jobs {
+				jobs[i].Unique = queue.Unique{Key: fmt.Sprint(call, " ", i), Until: queue.UntilTime, For: time.Millisecond}
+			}
+			receipts, err := f.jobs.EnqueueMany(f.ctx, append(jobs, queue.Job{Delay: time.Hour, Unique: queue.Unique{Key: fmt.Sprint(call)}}))
+			require.NoError(t, err)
+			for _, r := range receipts {
+				require.NoError(t, r.Err)
+			}
+			f.settle(m, f.read(m, keys)...)
+		}
+		n, err := strconv.Atoi(f.text("HLEN", f.queue.UniqueKey()))
+		require.NoError(t, err)
+		require.Less(t, n, calls*keys/2)
+		for call := range calls {
+			require.NotEmpty(t, f.text("HGET", f.queue.UniqueKey(), fmt.Sprint(call)))
+		}
 	})
 }
 

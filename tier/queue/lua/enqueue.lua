@@ -67,7 +67,7 @@ end
 if this == 1 then -- asked once a producer: a right that is lacking must not show after the first write
   local log = KEYS[12]
   for _, cmd in ipairs({{'XGROUP', 'CREATE', log, 'w', '0'}, {'XADD', log, '*', 'j', ''}, {'HSET', jobs, 'f', ''}, {'ZADD', due, '0', 'm'}, {'ZRANGE', ring, '0', '0'}, {'HLEN', workers}, {'LLEN', wake},
-    {'RPUSH', wake, '1'}, {'SET', calls, ''}, {'HGET', unique, 'f'}, {'HEXISTS', jobs, 'f'}, {'HGET', bodies, 'f'}, {'XPENDING', log, 'w'}, {'XDEL', log, '0-1'}, {'DEL', log},
+    {'RPUSH', wake, '1'}, {'SET', calls, ''}, {'HGET', unique, 'f'}, {'HRANDFIELD', unique, '-2', 'WITHVALUES'}, {'HDEL', unique, 'f'}, {'HEXISTS', jobs, 'f'}, {'HGET', bodies, 'f'}, {'XPENDING', log, 'w'}, {'XDEL', log, '0-1'}, {'DEL', log},
     {'XADD', events, '*', 'm', ''}, {'XSETID', events, '0-1'}}) do
     if not redis.acl_check_cmd(unpack(cmd)) then
       return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
@@ -165,10 +165,16 @@ if timed then
     rows[places[id]] = written
     return 'replaced ' .. id
   end
-  -- Gives a unique key to a job, until when policy says.
+  -- Gives a unique key to a job, until when policy says. For each one of a period two others are looked at, and go when theirs are over:
+  -- so there are not many more of these than of all others.
   function hold(key, id, policy)
-    local till = string.format('%.0f', now + (tonumber(string.sub(policy, 2)) or 0))
-    call('HSET', unique, string.sub(key, 2), id .. ' ' .. string.sub(key, 1, 1) .. ' ' .. till)
+    local mode, till = string.sub(key, 1, 1), string.format('%.0f', now + (tonumber(string.sub(policy, 2)) or 0))
+    local some = mode == 'p' and call('HRANDFIELD', unique, -2, 'WITHVALUES') or {}
+    for i = 1, #some, 2 do
+      local over = string.match(some[i + 1], '^%S+ p (%d+)$')
+      if over and tonumber(over) <= now then call('HDEL', unique, some[i]) end
+    end
+    call('HSET', unique, string.sub(key, 2), id .. ' ' .. mode .. ' ' .. till)
   end
 end
 for k = 1, n do

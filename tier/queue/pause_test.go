@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,5 +50,27 @@ func TestPauseHolds(t *testing.T) {
 			n += len(got)
 		}
 		f.counts(queue.Counts{Active: 5})
+	})
+}
+
+// TestClosedLanesLeaveTheRing: lanes that are paused or at their ceilings, more than a claim looks at, do not stand before another.
+func TestClosedLanesLeaveTheRing(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		var lanes []string
+		for i := range 100 {
+			lanes = append(lanes, fmt.Sprintf("a%02d", i))
+		}
+		f.enqueue(lanes...)
+		for _, lane := range lanes {
+			require.NoError(t, f.jobs.PauseLane(f.ctx, lane))
+		}
+		ids := f.enqueue("b")
+		m := f.join(f.workers)
+		require.Equal(t, ids, idsOf(f.read(m, 1)))
+		f.none(m)
+		require.Equal(t, "0", f.text("ZCARD", f.queue.RingKey()))
+		require.NoError(t, f.jobs.ResumeLane(f.ctx, lanes[50]))
+		f.read(m, 1)
 	})
 }

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -74,7 +75,7 @@ func PlanRestore(ctx context.Context, client *tier.Client, cfg RestoreConfig) (*
 	if err := r.lost(ctx, client, last); err != nil {
 		return nil, err
 	}
-	if err := r.count(ctx, all.List, from); err != nil || r.Entries == 0 {
+	if err := r.count(ctx, from); err != nil || r.Entries == 0 {
 		return r, err
 	}
 	now, err := client.Now(ctx, tier.ScopeKey(r.Log.Address.Scope))
@@ -97,34 +98,31 @@ func (r *Restore) lost(ctx context.Context, client *tier.Client, last codec.Entr
 	return err
 }
 
-// count counts what goes back, from an entry on.
-func (r *Restore) count(ctx context.Context, list []archive.Segment, from codec.EntryID) error {
-	for e, err := range r.cfg.Archive.Entries(ctx, from, codec.MaxEntryID) {
+// count counts what goes back, from an entry on: of the segment that this lies in by its entries, of those above by the manifest.
+func (r *Restore) count(ctx context.Context, from codec.EntryID) error {
+	for s, err := range r.cfg.Archive.Unbroken(ctx, from, codec.MaxEntryID) {
 		if err != nil {
 			return err
 		}
-		r.First = e.ID
-		break
-	}
-	for i := range list {
-		s := &list[i]
-		if r.First.IsZero() || s.Last.Compare(r.First) < 0 {
+		if s.First.Compare(from) >= 0 {
+			r.counted(s.First, s.Last, s.Entries, s.Messages)
 			continue
 		}
-		r.Last = s.Last
-		if s.First.Compare(r.First) >= 0 {
-			r.Entries, r.Messages = r.Entries+s.Entries, r.Messages+s.Messages
-			continue
-		}
-		for e, err := range r.cfg.Archive.Entries(ctx, r.First, s.Last) {
+		for e, err := range r.cfg.Archive.Entries(ctx, from, s.Last) {
 			if err != nil {
 				return err
 			}
-			r.Entries++
-			r.Messages += int64(len(e.Of.Records(nil, e.Entry)))
+			r.counted(e.ID, e.ID, 1, int64(len(e.Of.Records(nil, e.Entry))))
 		}
 	}
 	return nil
+}
+
+func (r *Restore) counted(first, last codec.EntryID, entries, messages int64) {
+	if r.Entries == 0 {
+		r.First = first
+	}
+	r.Last, r.Entries, r.Messages = last, r.Entries+entries, r.Messages+messages
 }
 
 // refused is why a policy lets go at once what goes back.
@@ -167,6 +165,9 @@ func (r *Restore) Run(ctx context.Context) error {
 	}
 	if err := r.stage(ctx, from); err != nil {
 		return err
+	}
+	if there := r.to.Staged(); there.Length != r.Entries {
+		return errors.Join(fmt.Errorf("retention: the archive of %s gave %d entries, and has %d by its manifest: 'pipeline archive verify %s' says what is damaged", r.cfg.Address, there.Length, r.Entries, r.cfg.Address), r.to.Discard(ctx))
 	}
 	return r.to.Place(ctx)
 }

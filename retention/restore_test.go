@@ -1,7 +1,9 @@
 package retention_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -215,4 +217,57 @@ func TestLast(t *testing.T) {
 		}
 		a.writes(4) // five of them in the log
 	}
+}
+
+// TestRestoreOfWhatIsNotWhole: a gap between two segments refuses it before anything is staged, and so does a segment that gives
+// fewer entries than the manifest counts before any goes back; above them, it goes.
+func TestRestoreOfWhatIsNotWhole(t *testing.T) {
+	t.Parallel()
+	a := restorable(t, tiertest.Shared(t, tiertest.Valkey))
+	for range 2 {
+		a.writes(10)
+		tier.Pause(a.ctx, 5*time.Millisecond)
+		_, err := a.sweeper.Archive(a.ctx)
+		require.NoError(t, err)
+		a.do("XTRIM", a.addr.LogKey(), "MAXLEN", "0")
+	}
+	archived, err := archive.NewReader(a.store, archive.ReaderConfig{Address: a.addr.String()})
+	require.NoError(t, err)
+	all, err := archived.Segments(a.ctx)
+	require.NoError(t, err)
+	require.Greater(t, len(all.List), 2)
+	change := func(change func(segments []any)) {
+		t.Helper()
+		list, err := a.store.List(a.ctx, "scope="+a.scope+"/stream=orders/manifest/")
+		require.NoError(t, err)
+		newest := list[len(list)-1]
+		text := make([]byte, newest.Bytes)
+		_, err = a.store.ReadAt(a.ctx, newest.Name, text, 0)
+		require.NoError(t, err)
+		var m map[string]any
+		require.NoError(t, json.Unmarshal(text, &m))
+		change(m["segments"].([]any))
+		text, err = json.Marshal(m)
+		require.NoError(t, err)
+		require.NoError(t, a.store.Delete(a.ctx, newest.Name))
+		require.NoError(t, a.store.Create(a.ctx, newest.Name, bytes.NewReader(text), int64(len(text))))
+	}
+	change(func(s []any) { s[1].(map[string]any)["lost"] = all.List[1].First.String() })
+	_, err = a.planned(retention.RestoreConfig{})
+	require.ErrorIs(t, err, stream.ErrGap)
+	keys, err := a.client.KeysBelow(a.ctx, a.addr.LogKey())
+	require.NoError(t, err)
+	require.NotContains(t, keys, a.addr.RestoreKey())
+
+	entries := all.List[2].Entries
+	change(func(s []any) { s[2].(map[string]any)["entries"] = entries + 1 })
+	r, err := a.planned(retention.RestoreConfig{From: all.List[1].First})
+	require.NoError(t, err)
+	require.ErrorContains(t, r.Run(a.ctx), "says what is damaged")
+	require.Zero(t, a.holdings("orders").Length)
+	change(func(s []any) { s[2].(map[string]any)["entries"] = entries })
+	r, err = a.planned(retention.RestoreConfig{From: all.List[1].First})
+	require.NoError(t, err)
+	require.NoError(t, r.Run(a.ctx))
+	require.Equal(t, r.Entries, a.holdings("orders").Length)
 }

@@ -54,7 +54,7 @@ type Whole struct {
 // Errors: those of Range.
 func (r *Reader) Entries(ctx context.Context, from, to codec.EntryID) iter.Seq2[Whole, error] {
 	return func(yield func(Whole, error) bool) {
-		for s, err := range r.whole(ctx, from, to) {
+		for s, err := range r.Unbroken(ctx, from, to) {
 			if err != nil {
 				yield(Whole{}, err)
 				return

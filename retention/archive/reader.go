@@ -79,7 +79,7 @@ func (r *Reader) Segments(ctx context.Context) (Segments, error) {
 // were archived; *DamageError; what the store fails with.
 func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Record, error] {
 	return func(yield func(codec.Record, error) bool) {
-		for s, err := range r.whole(ctx, from, to) {
+		for s, err := range r.Unbroken(ctx, from, to) {
 			if err != nil {
 				yield(codec.Record{}, err)
 				return
@@ -93,8 +93,10 @@ func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[co
 	}
 }
 
-// whole yields the segments, as the manifest has them when it begins. Where entries between the two addresses are missing, it ends.
-func (r *Reader) whole(ctx context.Context, from, to codec.EntryID) iter.Seq2[*Segment, error] {
+// Unbroken yields the segments that may have entries between two addresses, as the manifest has them when it begins.
+//
+// An error ends it: where entries between the two are missing, that of Range.
+func (r *Reader) Unbroken(ctx context.Context, from, to codec.EntryID) iter.Seq2[*Segment, error] {
 	return func(yield func(*Segment, error) bool) {
 		all, err := r.Segments(ctx)
 		if err == nil && !from.IsZero() && from.Compare(all.Gone) <= 0 {
@@ -110,7 +112,7 @@ func (r *Reader) whole(ctx context.Context, from, to codec.EntryID) iter.Seq2[*S
 				yield(nil, err)
 				return
 			}
-			if !yield(s, nil) {
+			if s.Last.Compare(from) >= 0 && !yield(s, nil) {
 				return
 			}
 		}

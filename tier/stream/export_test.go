@@ -137,3 +137,6 @@ func ReadReplies(m rueidis.RedisMessage) (entries []codec.Entry, held []tier.Hel
 	_, _ = groupRowsOf("key", m)
 	return entries, held
 }
+
+// PlaceSlice is one step of Place.
+func (r *Restoration) PlaceSlice(ctx context.Context) (more bool, err error) { return r.placeSlice(ctx) }

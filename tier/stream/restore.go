@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
@@ -23,6 +21,7 @@ type Restoration struct {
 	log      Info
 	newest   codec.EntryID // of the log
 	staged   Info
+	placed   codec.EntryID // the last that is in the log again; zero: none
 }
 
 // What restoring refuses. Nothing has changed then, unless it says so.
@@ -56,7 +55,7 @@ func NewRestoration(ctx context.Context, client *tier.Client, address string) (*
 	if err != nil {
 		return nil, err
 	}
-	r := &Restoration{place: p, log: Info{Address: p.addr}}
+	r := &Restoration{place: p}
 	d, err := p.known(ctx)
 	switch {
 	case errors.Is(err, ErrNoStream):
@@ -67,25 +66,31 @@ func NewRestoration(ctx context.Context, client *tier.Client, address string) (*
 	default:
 		r.declared = &d
 	}
-	if r.policy, err = RetentionOf(ctx, client, address); err != nil && !errors.Is(err, ErrNoStream) {
+	if r.policy, err = RetentionOf(ctx, client, address); err != nil {
 		return nil, err
 	}
-	for key, info := range map[string]*Info{p.addr.LogKey(): &r.log, p.addr.RestoreKey(): &r.staged} {
-		if *info, err = describeKey(ctx, client, key); err != nil {
-			return nil, err
-		}
-	}
-	if r.newest, err = r.end(ctx, p.addr.LogKey()); err != nil {
+	if r.staged, err = r.describe(ctx, p.addr.RestoreKey()); err != nil {
 		return nil, err
 	}
-	if r.log.Last.IsZero() { // it may have been there before
-		r.log.Last, err = r.top(ctx)
+	if r.log, err = r.describe(ctx, p.addr.LogKey()); err != nil {
+		return nil, err
+	}
+	if r.newest, err = r.end(ctx); err != nil {
+		return nil, err
+	}
+	top, err := hashField(ctx, client, tier.ScopeKey(p.addr.Scope), tier.TopField(p.addr.Stream))
+	if err == nil && top != "" { // it may have been there before
+		var ahead codec.EntryID
+		ahead, err = codec.ParseEntryID(top)
+		r.log.Last = later(r.log.Last, ahead)
 	}
 	return r, err
 }
 
-func describeKey(ctx context.Context, client *tier.Client, key string) (info Info, err error) {
-	m, err := client.Run(ctx, tier.Call{Script: describeScript, Keys: []string{key}})
+// describe asks what there is under a key.
+func (r *Restoration) describe(ctx context.Context, key string) (Info, error) {
+	info := Info{Address: r.place.addr}
+	m, err := r.place.client.Run(ctx, tier.Call{Script: describeScript, Keys: []string{key}})
 	if err != nil {
 		return info, err
 	}
@@ -97,8 +102,9 @@ func describeKey(ctx context.Context, client *tier.Client, key string) (info Inf
 	return info, nil
 }
 
-// end is the last entry of a log that is there.
-func (r *Restoration) end(ctx context.Context, key string) (codec.EntryID, error) {
+// end is the last entry that the log has.
+func (r *Restoration) end(ctx context.Context) (codec.EntryID, error) {
+	key := r.place.addr.LogKey()
 	m, err := r.place.client.Do(ctx, key, r.place.client.B().Xrevrange().Key(key).End("+").Start("-").Count(1).Build())
 	if err != nil {
 		return codec.EntryID{}, err
@@ -108,19 +114,6 @@ func (r *Restoration) end(ctx context.Context, key string) (codec.EntryID, error
 		return codec.EntryID{}, err
 	}
 	return codec.ParseEntryID(entries[0].ID)
-}
-
-// top is the id above which a log that is begun anew begins.
-func (r *Restoration) top(ctx context.Context) (codec.EntryID, error) {
-	key := tier.ScopeKey(r.place.addr.Scope)
-	m, err := r.place.client.Do(ctx, key, r.place.client.B().Hget().Key(key).Field(tier.TopField(r.place.addr.Stream)).Build())
-	if rueidis.IsRedisNil(err) {
-		return codec.EntryID{}, nil
-	}
-	if err != nil {
-		return codec.EntryID{}, err
-	}
-	return entryID(m), nil
 }
 
 // Newest is the last entry that the log has; zero: none.
@@ -212,44 +205,53 @@ func (r *Restoration) Stage(ctx context.Context, entries []codec.Entry) error {
 
 // Place puts what is staged into the log, of a stream that was declared. Again, it does nothing.
 //
-// Errors: ErrRestoreMoved, ErrRestoreUnsettled, ErrPolicyChanged, ErrNoStream.
+// Errors: ErrRestoreMoved, which says so when some is in the log; ErrRestoreUnsettled, ErrPolicyChanged, ErrNoStream.
 func (r *Restoration) Place(ctx context.Context) error {
+	for more := true; more; {
+		var err error
+		if more, err = r.placeSlice(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeSlice is one step of Place: more says that it was not the last.
+func (r *Restoration) placeSlice(ctx context.Context) (more bool, err error) {
 	p := r.place
 	if r.declared == nil {
-		return fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
+		return false, fmt.Errorf("%w (%s)", ErrNoStream, p.addr)
 	}
-	for {
-		m, err := p.client.Run(ctx, tier.Call{
-			Script: restoreScript, Keys: []string{tier.ScopeKey(p.addr.Scope), p.addr.LogKey(), p.addr.RestoreKey()},
-			Args: []string{
-				strconv.Itoa(r.declared.Node), tier.StreamField(p.addr.Stream), r.declared.text(), tier.RetentionField(p.addr.Stream), r.policy.String(),
-				r.log.Last.String(), r.staged.Last.String(), strconv.Itoa(restoreEntries), strconv.Itoa(restoreBytes),
-			},
-		})
-		if err != nil {
-			return err
-		}
-		reply, err := tier.Parts("restore", m, 3)
-		if err != nil {
-			return err
-		}
-		code, _ := reply[0].ToString()
-		switch code {
-		case "ok":
-			if number(reply[1]) == 0 {
-				return nil
-			}
-			continue
-		case "policy":
-			err = ErrPolicyChanged
-		case "undeclared":
-			err = ErrNoStream
-		case "pending":
-			group, _ := reply[2].ToString()
-			return fmt.Errorf("%w (%s, group %s, %d entries)", ErrRestoreUnsettled, p.addr, group, number(reply[1]))
-		default:
-			err = ErrRestoreMoved
-		}
-		return fmt.Errorf("%w (%s)", err, p.addr)
+	m, err := p.client.Run(ctx, tier.Call{
+		Script: restoreScript, Keys: []string{tier.ScopeKey(p.addr.Scope), p.addr.LogKey(), p.addr.RestoreKey()},
+		Args: []string{
+			strconv.Itoa(r.declared.Node), tier.StreamField(p.addr.Stream), r.declared.text(), tier.RetentionField(p.addr.Stream), r.policy.String(),
+			r.log.Last.String(), r.staged.Last.String(), strconv.FormatInt(r.staged.Length, 10), strconv.Itoa(restoreEntries), strconv.Itoa(restoreBytes),
+		},
+	})
+	if err != nil {
+		return false, err
 	}
+	reply, err := tier.Parts("restore", m, 3)
+	if err != nil {
+		return false, err
+	}
+	switch code, _ := reply[0].ToString(); code {
+	case "ok":
+		r.placed = entryID(reply[2])
+		return number(reply[1]) > 0, nil
+	case "policy":
+		err = ErrPolicyChanged
+	case "undeclared":
+		err = ErrNoStream
+	case "pending":
+		group, _ := reply[2].ToString()
+		return false, fmt.Errorf("%w (%s, group %s, %d entries)", ErrRestoreUnsettled, p.addr, group, number(reply[1]))
+	default:
+		err = ErrRestoreMoved
+	}
+	if !r.placed.IsZero() {
+		return false, fmt.Errorf("%w (%s: entries up to %s are back, those above it and up to %s are in the archive only)", err, p.addr, r.placed, r.staged.Last)
+	}
+	return false, fmt.Errorf("%w (%s)", err, p.addr)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -128,4 +129,59 @@ func (f *fixture) top() string {
 	text, err := id.ToString()
 	require.NoError(f.t, err)
 	return text
+}
+
+// TestRestoreAHealedLog: a log that is gone, and that a group has made again, empty, gets its entries back, and gives ids above all that
+// were ahead of the clock, and above the clock.
+func TestRestoreAHealedLog(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+			f.logged(3)
+			entries := f.whole()
+			given := codec.CeilEntry(f.now().Add(ahead))
+			f.do("HSET", tier.ScopeKey(f.addr().Scope), tier.TopField("orders"), given.String())
+			f.do("DEL", f.log())
+			require.NoError(t, f.group("mailer", stream.Head(), lease).Create(f.ctx))
+			r := f.restoration(f.client)
+			require.NoError(t, r.Stage(f.ctx, entries))
+			now := f.now()
+			require.NoError(t, r.Place(f.ctx))
+			require.Equal(t, entries, f.whole())
+			top := entryID(t, f.top())
+			require.Positive(t, top.Compare(codec.FloorEntry(now)), "an id that may have been given")
+			require.GreaterOrEqual(t, top.Compare(given), 0, "an id that was given")
+		})
+	}
+}
+
+// TestRestoreTwoAtOnce: what another has staged is not taken for one's own, and a restoration that an append has overtaken says
+// how far it got.
+func TestRestoreTwoAtOnce(t *testing.T) {
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	r, entries := f.lost()
+	require.NoError(t, r.Stage(f.ctx, entries))
+	other := f.restoration(f.client)
+	require.NoError(t, other.Discard(f.ctx))
+	require.NoError(t, other.Stage(f.ctx, entries[1:]))
+	require.ErrorIs(t, r.Place(f.ctx), stream.ErrRestoreMoved)
+	require.Equal(t, "0", f.length())
+	require.NoError(t, other.Place(f.ctx))
+	require.Equal(t, entries[1:], f.whole())
+
+	f = setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	f.logged(1200)
+	all := f.whole()
+	for _, e := range all[100:] {
+		f.do("XDEL", f.log(), e.ID.String())
+	}
+	r = f.restoration(f.client)
+	require.NoError(t, r.Stage(f.ctx, all[100:]))
+	more, err := r.PlaceSlice(f.ctx)
+	require.NoError(t, err)
+	require.True(t, more)
+	f.logged(1)
+	err = r.Place(f.ctx)
+	require.ErrorIs(t, err, stream.ErrRestoreMoved)
+	require.ErrorContains(t, err, "entries up to "+all[599].ID.String()+" are back")
 }

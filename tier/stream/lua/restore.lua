@@ -12,14 +12,15 @@
 -- ARGV[5] policy  that the caller has read; '' is none
 -- ARGV[6] seen    last id that the log had given when the caller looked
 -- ARGV[7] last    entry that is staged
--- ARGV[8] slice   entries, and
--- ARGV[9] limit   bytes that go into a log with entries at most, though one entry at least
--- Replies {'ok', 1 when some are still staged, ''} | {'undeclared' | 'policy' | 'changed' | 'absent', 0, ''}: the stream is another; the policy
---   is; the log has given an id; what is staged is not there to its end
+-- ARGV[8] length  entries that are staged
+-- ARGV[9] slice   entries, and
+-- ARGV[10] limit  bytes that go into a log with entries at most, though one entry at least
+-- Replies {'ok', 1 when some are still staged, newest entry of the log} | {'undeclared' | 'policy' | 'changed' | 'absent', 0, ''}: the stream is
+--   another; the policy is; the log has given an id; what is staged is not what the caller has put there
 --   | {'pending', how many, group}: it was given entries that the log has no more
 local scope, log, staged = KEYS[1], KEYS[2], KEYS[3]
 local node, field, brand, rules, policy, seen, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local slice, limit = tonumber(ARGV[8]), tonumber(ARGV[9])
+local length, slice, limit = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local call = redis.call
 local function below(a, b) -- by digits: the numbers of other programs' ids may be beyond what a double counts
   local am, as = string.match(a, '^(%d+)%-(%d+)$')
@@ -33,13 +34,13 @@ if declared[1] ~= node or declared[2] ~= brand then return {'undeclared', 0, ''}
 if (declared[3] or '') ~= policy then return {'policy', 0, ''} end
 local newest = (call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1] or {'0-0'})[1]
 local reach = call('XREVRANGE', staged, '+', '-', 'COUNT', 1)[1]
-if not reach or reach[1] ~= last then
-  return {newest == last and 'ok' or 'absent', 0, ''} -- it was done before
+if not reach or reach[1] ~= last or call('XLEN', staged) ~= length then
+  return {newest == last and 'ok' or 'absent', 0, newest} -- it was done before
 end
 local exists, top, added, deleted, groups = call('EXISTS', log) == 1, declared[4] or '0-0', 0, '0-0', {}
 local info = exists and call('XINFO', 'STREAM', log) or {}
 for i = 1, #info, 2 do
-  if info[i] == 'last-generated-id' then top = info[i + 1] end
+  if info[i] == 'last-generated-id' and below(top, info[i + 1]) then top = info[i + 1] end
   if info[i] == 'entries-added' then added = info[i + 1] end
   if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
 end
@@ -68,11 +69,11 @@ if newest ~= '0-0' then
     for _, text in ipairs(entry[2]) do bytes = bytes + #text end
   end
   call('XSETID', log, top, 'ENTRIESADDED', added + n, 'MAXDELETEDID', deleted)
-  if newest ~= last then return {'ok', 1, ''} end
+  if newest ~= last then return {'ok', 1, newest} end
   call('DEL', staged)
-  return {'ok', 0, ''}
+  return {'ok', 0, newest}
 end
-if not exists and not string.find(brand, ' exclusive') then -- a new log begins above the clock, and faster than ids are given
+if added == 0 and not string.find(brand, ' exclusive') then -- a new log begins above the clock, and faster than ids are given
   local t = call('TIME')
   local now = t[1] * 1000 + t[2] / 1000
   local soon = string.format('%.0f-%d', math.floor(now) + 2, math.floor(now % 1 * 4000))
@@ -82,4 +83,4 @@ call('XSETID', staged, top, 'ENTRIESADDED', string.format('%.0f', math.max(added
 for _, g in ipairs(groups) do call('XGROUP', 'CREATE', staged, g[2], g[8], 'ENTRIESREAD', g[10] or -1) end
 call('PERSIST', staged)
 call('RENAME', staged, log)
-return {'ok', 0, ''}
+return {'ok', 0, last}

@@ -139,4 +139,6 @@ func ReadReplies(m rueidis.RedisMessage) (entries []codec.Entry, held []tier.Hel
 }
 
 // PlaceSlice is one step of Place.
-func (r *Restoration) PlaceSlice(ctx context.Context) (more bool, err error) { return r.placeSlice(ctx) }
+func (r *Restoration) PlaceSlice(ctx context.Context) (more bool, err error) {
+	return r.placeSlice(ctx)
+}

@@ -21,6 +21,9 @@ type Holder struct {
 	First codec.EntryID // the first entry that it needs, or where the next one will be at least
 }
 
+// unread is why each group and cursor is a Holder.
+const unread = "unread"
+
 // Holdings is what a log holds, and for whom.
 type Holdings struct {
 	Address tier.Address
@@ -57,11 +60,9 @@ func HoldingsOf(ctx context.Context, client *tier.Client, address string) (Holdi
 	if err := p.readable(ctx); err != nil {
 		return Holdings{}, err
 	}
+	var all []string
 	for range looks {
-		names, retries, err := p.holders(ctx)
-		if err != nil {
-			return Holdings{}, err
-		}
+		names, retries := p.holders(all)
 		m, err := client.Run(ctx, tier.Call{
 			Script: holdingsScript, Keys: append([]string{p.addr.LogKey(), p.addr.CursorsKey(), p.addr.RetentionKey()}, retries...), Args: names,
 		})
@@ -72,17 +73,28 @@ func HoldingsOf(ctx context.Context, client *tier.Client, address string) (Holdi
 		if err != nil {
 			return Holdings{}, err
 		}
-		if code, _ := reply[0].ToString(); code == "changed" {
-			continue
-		}
 		h := Holdings{Address: p.addr, Now: time.UnixMilli(number(reply[1])), Length: number(reply[2]), First: entryID(reply[3]), Last: entryID(reply[4])}
 		if err := h.take(reply[5], reply[6]); err != nil {
 			return Holdings{}, err
+		}
+		if code, _ := reply[0].ToString(); code == "changed" {
+			all = h.names()
+			continue
 		}
 		h.Bytes, err = p.memory(ctx)
 		return h, err
 	}
 	return Holdings{}, fmt.Errorf("stream: holdings %s: %w", p.addr, errBusy)
+}
+
+// names are those of the groups and cursors.
+func (h *Holdings) names() (all []string) {
+	for _, holder := range h.Holders {
+		if holder.Why == unread {
+			all = append(all, holder.Name)
+		}
+	}
+	return all
 }
 
 // take reads the lists of a reply: who holds, and what was trimmed.

@@ -38,7 +38,7 @@ func (s *Sweep) Retire(ctx context.Context, stream string, policy Retention, gro
 	if err != nil {
 		return false, Retired{}, err
 	}
-	reply, err := swept(retireGroupScript, p, m)
+	reply, _, err := swept(retireGroupScript, p, m)
 	if err != nil {
 		return false, Retired{}, err
 	}

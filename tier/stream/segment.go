@@ -50,9 +50,6 @@ func (s *Sweep) Mark(ctx context.Context, stream string, policy Retention, last,
 	if err != nil {
 		return false, err
 	}
-	if reply == nil {
-		return false, fmt.Errorf("%w (%s/%s, %s)", ErrLogMoved, s.scope, stream, last)
-	}
 	return number(reply[2]) > 0, nil
 }
 
@@ -72,7 +69,11 @@ func (s *Sweep) segment(ctx context.Context, script *tier.Script, stream string,
 	if err != nil {
 		return nil, err
 	}
-	return swept(script, p, m)
+	reply, changed, err := swept(script, p, m)
+	if changed {
+		return nil, fmt.Errorf("%w (%s)", ErrLogMoved, p.addr)
+	}
+	return reply, err
 }
 
 // Upto finds the entry that so many entries of a log, from above one on and below another, end with, and how many they are. It reads a few at a time: of an

@@ -23,7 +23,8 @@ type Sweep struct {
 	lease  time.Duration
 
 	mu    sync.Mutex
-	epoch string // of the last Take that held; empty: none did
+	epoch string              // of the last Take that held; empty: none did
+	known map[string][]string // groups and cursors, by stream, as the last call that knew too few of them was told
 }
 
 // NewSweep asks the server nothing. The lease is DefaultSweepLease when it is 0, and a second at least.
@@ -71,4 +72,19 @@ func (s *Sweep) held() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
+}
+
+func (s *Sweep) holders(stream string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[stream]
+}
+
+func (s *Sweep) learn(stream string, names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known = map[string][]string{}
+	}
+	s.known[stream] = names
 }

@@ -532,6 +532,8 @@ func (w sweeping) row() transition {
 			s.member, _ = f.reads("g", 1, 0)
 			s.right = f.sweeps(s.policy)
 			key := tier.SweeperKey(f.addr().Scope)
+			_, err := s.right.Trim(f.ctx, "orders", s.policy, stream.Trim{Keep: -1}) // it knows the group then
+			require.NoError(f.t, err)
 			if !w.taken {
 				require.NoError(f.t, s.right.Release(f.ctx))
 			}

@@ -68,17 +68,14 @@ func digit(is bool) string {
 	return "0"
 }
 
-// cut runs a script that takes entries away, with all groups and cursors declared.
+// cut runs a script that takes entries away, with all groups and cursors declared: those of the last call, which tells of others.
 func (s *Sweep) cut(ctx context.Context, script *tier.Script, name string, policy Retention, bounds []string) (Trimmed, error) {
 	p, err := newPlace(s.client, tier.Address{Scope: s.scope, Stream: name}.String())
 	if err != nil {
 		return Trimmed{}, err
 	}
 	for range looks {
-		names, retries, err := p.holders(ctx)
-		if err != nil {
-			return Trimmed{}, err
-		}
+		names, retries := p.holders(s.holders(name))
 		args := append([]string{s.owner, s.held(), tier.RetentionField(name), policy.String()}, bounds...)
 		m, err := s.client.Run(ctx, tier.Call{
 			Script: script,
@@ -88,34 +85,38 @@ func (s *Sweep) cut(ctx context.Context, script *tier.Script, name string, polic
 		if err != nil {
 			return Trimmed{}, err
 		}
-		reply, err := swept(script, p, m)
+		reply, changed, err := swept(script, p, m)
 		if err != nil {
 			return Trimmed{}, err
 		}
-		if reply != nil {
-			dropped, err := reply[4].AsStrSlice()
-			return Trimmed{number(reply[1]), number(reply[2]) > 0, number(reply[3]), counts(dropped)}, err
+		list, err := reply[4].AsStrSlice()
+		if err != nil {
+			return Trimmed{}, err
 		}
+		if !changed {
+			return Trimmed{number(reply[1]), number(reply[2]) > 0, number(reply[3]), counts(list)}, nil
+		}
+		s.learn(name, list)
 	}
 	return Trimmed{}, fmt.Errorf("stream: %s %s: %w", script.Name, p.addr, errBusy)
 }
 
-// swept reads the reply of a script that the right to trim is for; nil: it is to be called again, since there is another group
-// or cursor.
-func swept(script *tier.Script, p *place, m rueidis.RedisMessage) ([]rueidis.RedisMessage, error) {
-	reply, err := tier.Parts(script.Name, m, 5)
+// swept reads the reply of a script that the right to trim is for. Changed: nothing was done, since there is another group or cursor,
+// or the log has given an id.
+func swept(script *tier.Script, p *place, m rueidis.RedisMessage) (reply []rueidis.RedisMessage, changed bool, err error) {
+	reply, err = tier.Parts(script.Name, m, 5)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	switch code, _ := reply[0].ToString(); code {
 	case "fenced":
-		return nil, fmt.Errorf("%w (%s %s)", ErrSweepLost, script.Name, p.addr)
+		return nil, false, fmt.Errorf("%w (%s %s)", ErrSweepLost, script.Name, p.addr)
 	case "policy":
-		return nil, fmt.Errorf("%w (%s)", ErrPolicyChanged, p.addr)
+		return nil, false, fmt.Errorf("%w (%s)", ErrPolicyChanged, p.addr)
 	case "changed":
-		return nil, nil
+		return reply, true, nil
 	}
-	return reply, nil
+	return reply, false, nil
 }
 
 // counts reads pairs of a name and a number; nil when there are none.
@@ -130,37 +131,16 @@ func counts(flat []string) map[string]int64 {
 	return m
 }
 
-// holders lists the groups and cursors, those first whose retry sets it lists as well: another program's group may have a
-// name that makes no key, and has no keys of ours.
-func (p *place) holders(ctx context.Context) (names, retries []string, err error) {
-	cursors, err := p.cursorNames(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	groups, err := p.groupNames(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+// holders are groups and cursors as a script is told of them: those first whose retry sets it is told as well. Another program's
+// group may have a name that makes no key, and has no keys of ours.
+func (p *place) holders(all []string) (names, retries []string) {
 	var foreign []string
-	for _, name := range append(cursors, groups...) {
+	for _, name := range all {
 		if tier.CheckName("group", name) != nil {
 			foreign = append(foreign, name)
 			continue
 		}
 		names, retries = append(names, name), append(retries, p.addr.RetryKey(name))
 	}
-	return append(names, foreign...), retries, nil
-}
-
-// groupNames are none when there is no log.
-func (p *place) groupNames(ctx context.Context) (names []string, err error) {
-	info := Info{Address: p.addr}
-	if err := info.ask(ctx, p.client); err != nil || info.Groups == 0 {
-		return nil, err
-	}
-	rows, err := groupRows(ctx, p.client, p.addr)
-	for _, row := range rows {
-		names = append(names, row.name)
-	}
-	return names, err
+	return append(names, foreign...), retries
 }

@@ -16,7 +16,8 @@
 -- ARGV[7..] names    groups and cursors; those whose keys are among the retries first
 -- Replies {'ok', entries that went, 1 when there are more of them, entries that are left, {name, entries that it had not settled, ...}}: the
 --   name of what the archive has not stored is ''
---   | {'fenced' | 'policy' | 'changed', 0, 0, 0, {}}: the right to trim is another's; the policy is another; there is another group or cursor
+--   | {'fenced' | 'policy', 0, 0, 0, {}}: the right to trim is another's; the policy is another
+--   | {'changed', 0, 0, 0, {name, ...}}: there is a group or cursor that the caller does not know; these are all
 local scope, sweeper, log, cursors, retention = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local owner, epoch, field, policy, cap, slice = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local call = redis.call
@@ -49,8 +50,9 @@ local function after(id) -- the next one, or the same, with which one more stays
   return #seq > 15 and id or string.format('%s-%.0f', ms, seq + 1)
 end
 local function parked(retry) -- the lowest in a retry set; of a large one, the first 1000 entries of the log are asked for
-  local lowest
-  if call('ZCARD', retry) <= 10000 then
+  local n, lowest = call('ZCARD', retry), nil
+  if n == 0 then return nil end
+  if n <= 10000 then
     for _, id in ipairs(call('ZRANGE', retry, '0', '-1')) do
       if not lowest or below(id, lowest) then lowest = id end
     end
@@ -93,7 +95,13 @@ end
 local mark = call('HGET', retention, 'mark')
 if mark then hold('', 'unarchived', after(mark), {last = mark, above = ''}) end
 -- floor end
-if stranger then return {'changed', 0, 0, 0, {}} end
+if stranger then
+  local names = {}
+  for _, hold in ipairs(holds) do
+    if hold[2] == 'unread' then names[#names + 1] = hold[1] end
+  end
+  return {'changed', 0, 0, 0, names}
+end
 
 local function unsettled(name, h, id)
   if below(h.last, id) then return h.group or not string.find(h.above, ' ' .. id .. ' ', 1, true) end

@@ -4,8 +4,8 @@
 -- KEYS[2] cursors    HASH    only looked at
 -- KEYS[3] retention  HASH    only looked at
 -- KEYS[4..] retries  ZSET    of the first group or cursor, of the second, ...; only looked at
--- ARGV[1..] names    groups and cursors; those whose keys are among the retries first
--- Replies {'ok' | 'changed' when there is another group or cursor, now in ms, entries, id of the first or '', of the last or '',
+-- ARGV[1..] names    groups and cursors, as the caller knows them; those whose keys are among the retries first
+-- Replies {'ok' | 'changed' when there is a group or cursor that the caller does not know, now in ms, entries, id of the first or '', of the last or '',
 --   {name, 'unread' | 'pending' | 'parked' | 'unarchived', id of the first entry that it needs, ...}, {field, value of retention, ...}}
 local log, cursors, retention = KEYS[1], KEYS[2], KEYS[3]
 local call = redis.call
@@ -25,8 +25,9 @@ local function after(id) -- the next one, or the same, with which one more stays
   return #seq > 15 and id or string.format('%s-%.0f', ms, seq + 1)
 end
 local function parked(retry) -- the lowest in a retry set; of a large one, the first 1000 entries of the log are asked for
-  local lowest
-  if call('ZCARD', retry) <= 10000 then
+  local n, lowest = call('ZCARD', retry), nil
+  if n == 0 then return nil end
+  if n <= 10000 then
     for _, id in ipairs(call('ZRANGE', retry, '0', '-1')) do
       if not lowest or below(id, lowest) then lowest = id end
     end

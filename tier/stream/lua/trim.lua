@@ -19,7 +19,8 @@
 -- ARGV[9] slice      entries that go at most, above 128
 -- ARGV[10..] names   groups and cursors; those whose keys are among the retries first
 -- Replies {'ok', entries that went, 1 when there may be more of them, entries that are left, {}}
---   | {'fenced' | 'policy' | 'changed', 0, 0, 0, {}}: the right to trim is another's; the policy is another; there is another group or cursor
+--   | {'fenced' | 'policy', 0, 0, 0, {}}: the right to trim is another's; the policy is another
+--   | {'changed', 0, 0, 0, {name, ...}}: there is a group or cursor that the caller does not know; these are all
 local scope, sweeper, log, cursors, retention = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local owner, epoch, field, policy, keep, age = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local settled, exact, slice = ARGV[7] == '1', ARGV[8] == '1', tonumber(ARGV[9])
@@ -53,8 +54,9 @@ local function after(id) -- the next one, or the same, with which one more stays
   return #seq > 15 and id or string.format('%s-%.0f', ms, seq + 1)
 end
 local function parked(retry) -- the lowest in a retry set; of a large one, the first 1000 entries of the log are asked for
-  local lowest
-  if call('ZCARD', retry) <= 10000 then
+  local n, lowest = call('ZCARD', retry), nil
+  if n == 0 then return nil end
+  if n <= 10000 then
     for _, id in ipairs(call('ZRANGE', retry, '0', '-1')) do
       if not lowest or below(id, lowest) then lowest = id end
     end
@@ -97,7 +99,13 @@ end
 local mark = call('HGET', retention, 'mark')
 if mark then hold('', 'unarchived', after(mark), {last = mark, above = ''}) end
 -- floor end
-if stranger then return {'changed', 0, 0, 0, {}} end
+if stranger then
+  local names = {}
+  for _, hold in ipairs(holds) do
+    if hold[2] == 'unread' then names[#names + 1] = hold[1] end
+  end
+  return {'changed', 0, 0, 0, names}
+end
 
 if not redis.acl_check_cmd('HSET', retention, 'f', 'v') then return redis.error_reply("NOPERM the user has no permissions to run the 'hset' command") end
 local held = floor ~= nil

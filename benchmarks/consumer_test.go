@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/echomq/pipeline/benchmarks/bench"
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
 	"github.com/echomq/pipeline/tier"
@@ -52,7 +53,12 @@ func BenchmarkConsumerOverhead(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	m, raw := newMeter(b, server), rawClient(b, server)
+	m, err := bench.NewMeter(b.Context(), client, key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	raw := rawClient(b, server)
 	contestants := []struct {
 		name string
 		run  func(group string)
@@ -63,7 +69,7 @@ func BenchmarkConsumerOverhead(b *testing.B) {
 		{"runtime", func(group string) { runtimeLoop(b, groupOf(b, client, group)) }},
 	}
 	var names []string
-	rounds := map[string][]cost{}
+	rounds := map[string][]bench.Cost{}
 	for _, c := range contestants {
 		names = append(names, c.name)
 		c.run("warm-" + c.name)
@@ -71,7 +77,7 @@ func BenchmarkConsumerOverhead(b *testing.B) {
 	for round := range max(minimumRuns, b.N) {
 		for _, c := range contestants {
 			group := c.name + "-" + strconv.Itoa(round)
-			rounds[c.name] = append(rounds[c.name], m.measure(func() { c.run(group) }))
+			rounds[c.name] = append(rounds[c.name], measure(b, m, func() { c.run(group) }))
 			if err := groupOf(b, client, group).Delete(b.Context()); err != nil {
 				b.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,7 @@ type Client struct {
 	pipe   rueidis.Client // one connection a node: calls share round trips, one DoMulti keeps its order
 	block  rueidis.Client // a connection for each read that waits, with small buffers
 	server Server
+	dial   func(ctx context.Context, addr string) (net.Conn, error) // through the gate
 
 	gate      gate
 	closed    atomic.Bool
@@ -109,6 +111,9 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 	opt.ConnWriteTimeout = c.opts.CallTimeout
 	opt.Dialer.KeepAlive = 10 * time.Second // the library's ping of an idle connection, too; its default is every second
 	c.gate.before(&opt)
+	c.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+		return opt.DialCtxFn(ctx, addr, &opt.Dialer, opt.TLSConfig)
+	}
 
 	pipe, err := rueidis.NewClient(opt)
 	if err != nil {

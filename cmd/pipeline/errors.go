@@ -96,7 +96,7 @@ func stoppedWaiting(err error) bool {
 		errors.Is(err, tier.ErrCancelled) || errors.Is(err, errNothing)
 }
 
-var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|queue|schedule|codec|embedded|consumer|retention|archive|replay|input|topology): `)
+var prefixes = regexp.MustCompile(`(^|: |\n|\()(tier|stream|queue|schedule|codec|embedded|consumer|retention|archive|replay|input|topology|bench): `)
 
 // flags are what the words of the packages below are called here.
 var flags = strings.NewReplacer("write with Exclusive", "give --exclusive", "write without Exclusive", "leave --exclusive out",

@@ -169,6 +169,19 @@ func TestBadInput(t *testing.T) {
 		{"import of an unknown kind", "import empty a/b", "empty: its name does not say what it holds: give --format"},
 		{"scope of a doctor", "doctor shop a/b", "doctor takes scopes: a"},
 		{"demo", "demo now", `"now" is one argument too many`},
+		{"nothing to measure", "bench", "want what to measure: stream"},
+		{"work", "bench disk", `"disk" cannot be measured: want stream`},
+		{"two works", "bench stream pack", `"pack" is one argument too many: want what to measure`},
+		{"small messages", "bench stream --size 7", `--size "7": want a whole number from 8 to 1048576`},
+		{"no message", "bench stream --count 0", `--count "0": want a whole number from 1 to 10000000`},
+		{"no round", "bench stream --rounds 0", `--rounds "0": want a whole number from 1 to 100`},
+		{"nobody at work", "bench stream --concurrency 0", `--concurrency "0": want a whole number from 1 to 1024`},
+		{"much memory", "bench stream --size 1048576 --count 2000", "2000 messages of 1048576 bytes are more than 1 GiB"},
+		{"a chart of another kind", "bench stream --chart x.png", "--chart x.png: want a name that ends in .svg"},
+		{"a chart nowhere", "bench stream --chart no/x.svg", "--chart no/x.svg: no such file or directory"},
+		{"a chart without a name", "bench stream --chart=", `--chart "": want the name of a file`},
+		{"persistence", "bench stream --persistence yes", `--persistence "yes": want one of no, everysec, always`},
+		{"text and JSON", "bench stream --json --output text", "--json and --output text: give one of them"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -184,7 +197,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "work", "jobs", "queues", "lanes", "cron", "retention", "topology", "check", "doctor", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "work", "jobs", "queues", "lanes", "cron", "retention", "topology", "check", "doctor", "bench", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	mathrand "math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// arena is where the works of a run meet their ceilings: one scope of one server.
+type arena struct {
+	client *tier.Client
+	wire   *wire // of the ceilings
+	meter  *Meter
+	scope  string
+	size   int
+	atOnce int // 0: what the work has by itself
+
+	data      []byte   // of a message
+	customers []string // keys of messages
+	made      int      // addresses so far
+}
+
+// messageKeys is how many different keys messages have.
+const messageKeys = 1000
+
+// enter makes a scope that nobody has. The caller leaves it.
+func enter(ctx context.Context, client *tier.Client, size, atOnce int) (a *arena, err error) {
+	a = &arena{client: client, scope: "bench-" + strings.ToLower(rand.Text()[:10]), size: size, atOnce: atOnce, data: noise(size)}
+	for i := range messageKeys {
+		a.customers = append(a.customers, "customer-"+strconv.Itoa(i))
+	}
+	home := tier.ScopeKey(a.scope)
+	if a.wire, err = dial(ctx, client, home); err != nil {
+		return nil, err
+	}
+	if a.meter, err = NewMeter(ctx, client, home); err != nil {
+		a.wire.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// leave removes the scope, also when ctx has ended.
+func (a *arena) leave(ctx context.Context) error {
+	a.wire.close()
+	a.meter.Close()
+	if err := a.client.DropScope(context.WithoutCancel(ctx), a.scope); err != nil {
+		return fmt.Errorf("bench: scope %s is left over: %w", a.scope, err)
+	}
+	return nil
+}
+
+// address is one that was not used before, so that nobody meets what another has left.
+func (a *arena) address() tier.Address {
+	a.made++
+	return tier.Address{Scope: a.scope, Stream: "s" + strconv.Itoa(a.made)}
+}
+
+// delete deletes keys at once, and not on a thread that goes on while the next one is measured. A command that was cut short
+// has left the connection of the ceilings of no use, so it is another's.
+func (a *arena) delete(ctx context.Context, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	_, err := a.client.Do(ctx, keys[0], a.client.B().Del().Key(keys...).Build())
+	return err
+}
+
+// message is the i-th of a round. All share their data.
+func (a *arena) message(i int) codec.Message {
+	return codec.Message{Type: "order.placed", Key: a.customers[i%len(a.customers)], Data: a.data}
+}
+
+// concurrency is what was asked for, or else what the work has by itself.
+func (a *arena) concurrency(own int) int {
+	if a.atOnce > 0 {
+		return a.atOnce
+	}
+	return own
+}
+
+// noise is n bytes that neither compress nor repeat, and are the same in each run.
+func noise(n int) []byte {
+	r := mathrand.New(mathrand.NewPCG(1, 2))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.IntN(math.MaxUint8 + 1))
+	}
+	return b
+}
+
+func asRefusal(err error) (refusal, bool) {
+	var r refusal
+	ok := errors.As(err, &r)
+	return r, ok
+}

@@ -1,0 +1,378 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/sourcegraph/conc/pool"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier/stream"
+)
+
+// What the works of a log have by themselves.
+const (
+	appenders = 128
+	handlers  = 8
+	fillBatch = 2000 // messages of a call that fills a log
+)
+
+var (
+	publishWork = Work{
+		Name: "stream-publish", What: "Publish, which does not wait, from one goroutine",
+		ceiling: ceilingAppend, contestant: func(a *arena) contestant { return &publishes{arena: a, pack: 1} },
+	}
+	appendWork = Work{
+		Name: "stream-append", What: "Append, which waits for its id, from many goroutines",
+		ceiling: ceilingAppend, atOnce: appenders, contestant: func(a *arena) contestant { return &appends{arena: a} },
+	}
+	consumeWork = Work{
+		Name: "stream-consume", What: "a consumer of a group whose handler only counts",
+		ceiling: ceilingConsume, atOnce: handlers, contestant: func(a *arena) contestant { return &consumes{arena: a, pack: 1} },
+	}
+	bothWork = Work{
+		Name: "stream", What: "Publish and a consumer at once, from the first message sent to the last one settled",
+		ceiling: ceilingBoth, atOnce: handlers, contestant: func(a *arena) contestant { return &both{arena: a, pack: 1} },
+		latency: func(ctx context.Context, a *arena, l *openLoop) error { return streamLatency(ctx, a, l, 1) },
+	}
+)
+
+// background runs something beside what is measured, until it is stopped.
+type background struct {
+	stop context.CancelFunc
+	done chan error
+}
+
+func inBackground(ctx context.Context, run func(context.Context) error) *background {
+	ctx, stop := context.WithCancel(ctx)
+	b := &background{stop, make(chan error, 1)}
+	go func() { b.done <- run(ctx) }()
+	return b
+}
+
+// end stops it, waits, and says what went wrong. Nothing there is nothing to end.
+func (b *background) end() error {
+	if b == nil || b.done == nil {
+		return nil
+	}
+	b.stop()
+	err := <-b.done
+	b.done = nil
+	return err
+}
+
+// ready waits until something has begun to run, or has failed to.
+func (b *background) ready(ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case err := <-b.done:
+		b.done = nil
+		return errors.Join(errors.New("bench: it ended before it was ready"), err)
+	}
+}
+
+// publisher is a writer that runs.
+type publisher struct {
+	*stream.Writer
+	running *background
+}
+
+func (a *arena) publisher(ctx context.Context, address string, pack int) (*publisher, error) {
+	w, err := stream.NewWriter(a.client, stream.WriterConfig{Address: address, Pack: pack})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Declare(ctx); err != nil {
+		return nil, err
+	}
+	p := &publisher{w, inBackground(ctx, w.Run)}
+	return p, p.running.ready(w.Ready())
+}
+
+// publishAll publishes n messages, and returns when all have their ids.
+func (p *publisher) publishAll(ctx context.Context, a *arena, n int) error {
+	var failed atomic.Pointer[error]
+	var had atomic.Int64
+	done := func(_ codec.ID, err error) {
+		if err != nil {
+			failed.CompareAndSwap(nil, &err)
+		}
+		had.Add(1)
+	}
+	for i := range n {
+		if err := p.Publish(ctx, a.message(i), done); err != nil {
+			return err
+		}
+	}
+	if err := p.Flush(ctx); err != nil {
+		return err
+	}
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return short("published", had.Load(), int64(n))
+}
+
+// publishes is one publisher at full speed.
+type publishes struct {
+	*arena
+	pack, n int
+	log     string
+	to      *publisher
+}
+
+func (p *publishes) prepare(ctx context.Context, n int) (err error) {
+	address := p.address()
+	p.n, p.log = n, address.LogKey()
+	p.to, err = p.publisher(ctx, address.String(), p.pack)
+	return err
+}
+
+func (p *publishes) run(ctx context.Context) error { return p.to.publishAll(ctx, p.arena, p.n) }
+
+func (p *publishes) keys() []string { return []string{p.log} }
+
+func (p *publishes) clean(ctx context.Context) error {
+	err := p.to.end()
+	return errors.Join(err, p.delete(ctx, p.log))
+}
+
+func (p *publisher) end() error {
+	if p == nil {
+		return nil
+	}
+	return p.running.end()
+}
+
+// appends is many callers of one writer, each of which waits.
+type appends struct {
+	*arena
+	n   int
+	log string
+	to  *stream.Writer
+}
+
+func (p *appends) prepare(ctx context.Context, n int) (err error) {
+	address := p.address()
+	p.n, p.log = n, address.LogKey()
+	if p.to, err = stream.NewWriter(p.client, stream.WriterConfig{Address: address.String()}); err == nil {
+		_, err = p.to.Declare(ctx)
+	}
+	return err
+}
+
+func (p *appends) run(ctx context.Context) error {
+	return shared(ctx, p.concurrency(appenders), p.n, func(ctx context.Context, i int) error {
+		_, err := p.to.Append(ctx, p.message(i))
+		return err
+	})
+}
+
+func (p *appends) keys() []string { return []string{p.log} }
+
+func (p *appends) clean(ctx context.Context) error { return p.delete(ctx, p.log) }
+
+// shared lets goroutines share n calls.
+func shared(ctx context.Context, goroutines, n int, call func(ctx context.Context, i int) error) error {
+	var next atomic.Int64
+	p := pool.New().WithContext(ctx).WithFirstError().WithCancelOnError()
+	for range min(goroutines, n) {
+		p.Go(func(ctx context.Context) error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := call(ctx, i); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return p.Wait()
+}
+
+// fillStream appends n messages as a writer does.
+func (a *arena) fillStream(ctx context.Context, address string, pack, n int) error {
+	w, err := stream.NewWriter(a.client, stream.WriterConfig{Address: address, Pack: pack})
+	if err != nil {
+		return err
+	}
+	for at := 0; at < n; at += fillBatch {
+		list := make([]codec.Message, min(fillBatch, n-at))
+		for i := range list {
+			list[i] = a.message(at + i)
+		}
+		if _, err := w.AppendBatch(ctx, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group is one from the head of a stream, with what its keys hold besides the log.
+func (a *arena) group(address string) (*stream.Group, error) {
+	return stream.NewGroup(a.client, stream.GroupConfig{Address: address, Name: "bench", Start: stream.Head()})
+}
+
+// counter is a handler that is done when it has seen n messages of the right size.
+type counter struct {
+	size int
+	left atomic.Int64
+	all  chan struct{}
+}
+
+func count(size, n int) *counter {
+	c := &counter{size: size, all: make(chan struct{})}
+	c.left.Store(int64(n))
+	return c
+}
+
+func (c *counter) handle(_ context.Context, d *consumer.Delivery) error { return c.saw(len(d.Data)) }
+
+func (c *counter) saw(size int) error {
+	if size != c.size {
+		return consumer.Permanent(fmt.Errorf("bench: a message of %d bytes, sent were %d", size, c.size))
+	}
+	if c.left.Add(-1) == 0 {
+		close(c.all)
+	}
+	return nil
+}
+
+// wait returns when all were seen, or what handles them has ended.
+func (c *counter) wait(ctx context.Context, by *background) error {
+	select {
+	case <-c.all:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case err := <-by.done:
+		by.done = nil
+		return errors.Join(fmt.Errorf("bench: the consumer has ended, %d messages are left", c.left.Load()), err)
+	}
+}
+
+// consumes is one consumer at full speed, from when it starts to when all is settled and it has left.
+type consumes struct {
+	*arena
+	pack, n int
+	log     string
+	from    *stream.Group
+}
+
+func (c *consumes) prepare(ctx context.Context, n int) (err error) {
+	address := c.address()
+	c.n, c.log = n, address.LogKey()
+	if err := c.fillStream(ctx, address.String(), c.pack, n); err != nil {
+		return err
+	}
+	if c.from, err = c.group(address.String()); err != nil {
+		return err
+	}
+	return c.from.Create(ctx)
+}
+
+func (c *consumes) run(ctx context.Context) error {
+	return c.consume(ctx, consumer.Group(c.from), c.n, c.concurrency(handlers))
+}
+
+// consume handles n messages of a source, and returns when they are settled.
+func (a *arena) consume(ctx context.Context, from consumer.Source, n, concurrency int) error {
+	seen := count(a.size, n)
+	co, err := consumer.New(from, seen.handle, consumer.Config{Concurrency: concurrency})
+	if err != nil {
+		return err
+	}
+	running := inBackground(ctx, co.Run)
+	err = seen.wait(ctx, running)
+	return errors.Join(err, running.end())
+}
+
+func (c *consumes) keys() []string { return []string{c.log} }
+
+func (c *consumes) clean(ctx context.Context) error { return c.delete(ctx, c.log) }
+
+// both publishes and consumes at the same time.
+type both struct {
+	*arena
+	pack, n int
+	log     string
+	to      *publisher
+	seen    *counter
+	running *background
+}
+
+func (b *both) prepare(ctx context.Context, n int) (err error) {
+	address := b.address()
+	b.n, b.log, b.seen = n, address.LogKey(), count(b.size, n)
+	if b.to, err = b.publisher(ctx, address.String(), b.pack); err != nil {
+		return err
+	}
+	b.running, err = b.consumer(ctx, address.String(), b.seen.handle)
+	return err
+}
+
+// consumer is one of a new group, which reads already.
+func (a *arena) consumer(ctx context.Context, address string, handle consumer.Handler) (*background, error) {
+	g, err := a.group(address)
+	if err != nil {
+		return nil, err
+	}
+	co, err := consumer.New(consumer.Group(g), handle, consumer.Config{Concurrency: a.concurrency(handlers)})
+	if err != nil {
+		return nil, err
+	}
+	running := inBackground(ctx, co.Run)
+	return running, running.ready(co.Ready())
+}
+
+func (b *both) run(ctx context.Context) error {
+	if err := b.to.publishAll(ctx, b.arena, b.n); err != nil {
+		return err
+	}
+	if err := b.seen.wait(ctx, b.running); err != nil {
+		return err
+	}
+	return b.running.end()
+}
+
+func (b *both) keys() []string { return []string{b.log} }
+
+func (b *both) clean(ctx context.Context) error {
+	err := errors.Join(b.running.end(), b.to.end())
+	return errors.Join(err, b.delete(ctx, b.log))
+}
+
+// streamLatency is the time from Publish to the handler.
+func streamLatency(ctx context.Context, a *arena, l *openLoop, pack int) (err error) {
+	address := a.address()
+	defer func() { err = errors.Join(err, a.delete(context.WithoutCancel(ctx), address.LogKey())) }()
+	to, err := a.publisher(ctx, address.String(), pack)
+	defer func() { err = errors.Join(err, to.end()) }()
+	if err != nil {
+		return err
+	}
+	running, err := a.consumer(ctx, address.String(), func(_ context.Context, d *consumer.Delivery) error {
+		l.arrivedWith(d.Data)
+		return nil
+	})
+	defer func() { err = errors.Join(err, running.end()) }()
+	if err != nil {
+		return err
+	}
+	return a.loopInto(ctx, l, to)
+}
+
+// loopInto publishes the messages of a loop.
+func (a *arena) loopInto(ctx context.Context, l *openLoop, to *publisher) error {
+	return l.run(ctx, false, func(ctx context.Context, i int) error {
+		m := a.message(i)
+		m.Data = l.data(a, i)
+		return to.Publish(ctx, m, nil)
+	})
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/echomq/pipeline/benchmarks/bench"
+	"github.com/echomq/pipeline/cmd/pipeline/internal/show"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/embedded"
+)
+
+// benching is the command's flags.
+type benching struct {
+	app         *app
+	group       bench.Group
+	cfg         bench.Config
+	persistence string
+	chart       string
+	json        bool
+	results     []bench.Result
+}
+
+func benchCommand(a *app) *cobra.Command {
+	b := &benching{app: a, cfg: bench.Config{Size: bench.DefaultSize, Count: 100_000, Rounds: 5}}
+	var names, list []string
+	for _, g := range bench.Groups() {
+		names = append(names, g.Name)
+		list = append(list, fmt.Sprintf("  %-11s%s", g.Name, g.What))
+	}
+	cmd := &cobra.Command{
+		Use:   "bench WORK",
+		Short: "Measure how fast this machine is, and how near to what its server can do",
+		Long: `Measure how fast this machine is, and how near to what its server can do. WORK is
+one of
+
+` + strings.Join(list, "\n") + `
+
+Each is measured by turns with a ceiling, in the same minute on the same server: a
+loop of raw bytes over one connection that makes the server do the same commands.
+What is reported is medians of --rounds: messages a second, the ratio to the
+ceiling, CPU time of the server and of this process, allocations, the server's
+memory. How long a message takes is measured at 1,000 a second, from when each was
+to be sent.
+
+It runs a server of its own, which keeps nothing unless --persistence says so, and
+leaves nothing behind. With a URL it measures that server, in a scope of its own
+that it removes: at full speed, so not one that others need now.`,
+		Example: `  pipeline bench stream
+  pipeline bench pack --size 1000 --rounds 9 --chart pack.svg
+  pipeline bench stream --persistence everysec --json`,
+		Args: arguments(1, 1, "what to measure: "+orList(names)), ValidArgs: names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var ok bool
+			if b.group, ok = bench.Find(args[0]); !ok {
+				return usagef("%.100q cannot be measured: want %s", args[0], orList(names))
+			}
+			if err := b.check(); err != nil {
+				return err
+			}
+			return b.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.Var(number(&b.cfg.Size, bench.MinSize, bench.MaxSize), "size", "bytes of data of a message")
+	f.Var(number(&b.cfg.Count, 1, bench.MaxCount), "count", "messages of a round")
+	f.Var(number(&b.cfg.Concurrency, 1, bench.MaxAtOnce), "concurrency", "callers, or handlers, at work at once (default: what suits the work)")
+	f.Var(number(&b.cfg.Rounds, 1, bench.MaxRounds), "rounds", "how often each work and its ceiling take turns")
+	f.Var(choice(&b.persistence, "no", "everysec", "always"), "persistence", "what the server of its own keeps: no, or an append-only file, synced each second or always (default no)")
+	f.Var(given(&b.chart, "the name of a file"), "chart", "draw the rates and the ceilings into this file, as SVG")
+	f.BoolVar(&b.json, "json", false, "the same as --output json")
+	_ = cmd.MarkFlagFilename("chart", "svg")
+	return cmd
+}
+
+// orList is "a, b or c".
+func orList(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// check refuses what would fail only after minutes.
+func (b *benching) check() error {
+	if err := bench.CheckPayload(b.cfg.Size, b.cfg.Count); err != nil {
+		return &usageError{err}
+	}
+	if b.json && b.app.output == "text" {
+		return usagef("--json and --output text: give one of them")
+	}
+	if b.json {
+		b.app.output = "json"
+	}
+	if b.chart == "" {
+		return nil
+	}
+	if !strings.HasSuffix(b.chart, ".svg") {
+		return usagef("--chart %s: want a name that ends in .svg", b.chart)
+	}
+	if _, err := os.Stat(filepath.Dir(b.chart)); err != nil {
+		return &usageError{fileError("--chart "+b.chart, err)}
+	}
+	return nil
+}
+
+func (b *benching) run(ctx context.Context) error {
+	url, _, err := b.app.serverURL()
+	if err != nil {
+		return err
+	}
+	if url == "" {
+		return b.onOwnServer(ctx)
+	}
+	if b.persistence != "" {
+		return usagef("--persistence is of the server that bench runs itself: the one at the URL has its own")
+	}
+	b.cfg.Entered = func(scope string) {
+		b.app.note("measuring at full speed, in the scope %s, which is removed at the end", scope)
+	}
+	return b.app.withClient(ctx, b.measure)
+}
+
+// onOwnServer measures on a server of which nothing is left behind.
+func (b *benching) onOwnServer(ctx context.Context) (err error) {
+	ctx, cancel := b.app.bounded(ctx)
+	defer cancel()
+	defer func() { err = b.app.late(ctx, err) }()
+	dir, err := os.MkdirTemp("", "pipeline-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cfg := embedded.Config{Dir: dir}
+	if b.persistence != "" && b.persistence != "no" {
+		cfg.AppendOnly, cfg.Args = true, []string{"--appendfsync", b.persistence}
+	}
+	server, err := embedded.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		err = errors.Join(err, server.Stop(stop))
+	}()
+	client, err := tier.Dial(ctx, server.URL(), tier.Options{ClientName: "pipeline-bench"})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return b.measure(ctx, client)
+}
+
+func (b *benching) measure(ctx context.Context, client *tier.Client) error {
+	a := b.app
+	begun := time.Now()
+	defer a.endProgress()
+	b.cfg.Progress = func(done, total int) {
+		if a.progress.Load() == nil {
+			a.startProgress(int64(total), "message")
+		}
+		a.progress.Load().at(int64(done), done)
+	}
+	err := bench.Run(ctx, client, b.group, b.cfg, func(r bench.Result) error {
+		a.done++
+		b.results = append(b.results, r)
+		if !a.json() {
+			return nil
+		}
+		a.progress.Load().clear()
+		return a.printObject(&r)
+	})
+	if err != nil {
+		return err
+	}
+	a.endProgress()
+	return b.report(time.Since(begun))
+}
+
+// report prints the table, when that is for people, and draws the chart.
+func (b *benching) report(took time.Duration) error {
+	a := b.app
+	if !a.json() {
+		if err := a.print(b.table()); err != nil {
+			return err
+		}
+	}
+	if len(b.results) > 0 {
+		r := &b.results[0]
+		a.note("%s, %s; %s of %s, %s, medians, in %s", r.ServerName, r.Durability, show.Count(r.Count, "message"), show.Bytes(int64(r.Size)), show.Count(r.Rounds, "round"), show.Duration(took))
+	}
+	if b.chart == "" {
+		return nil
+	}
+	if err := os.WriteFile(b.chart, []byte(bench.Chart(b.results)), 0o644); err != nil {
+		return fileError("--chart "+b.chart, err)
+	}
+	return nil
+}
+
+// table is what was measured, and below it what it was compared with.
+func (b *benching) table() string {
+	rows := [][]string{{"WORK", ">PER SECOND", ">CEILING", ">RATIO", ">OF ROUNDS", ">P50", ">P99", ">P99.9", ">SERVER", ">CLIENT", ">ALLOCS", ">MEMORY"}}
+	for i := range b.results {
+		r := &b.results[i]
+		rows = append(rows, []string{
+			r.Work, show.Number(int64(r.PerSecond)), r.Ceiling + " " + show.Number(int64(r.CeilingPerSecond)),
+			fmt.Sprintf("%.2f", r.Ratio), fmt.Sprintf("%.2f to %.2f", r.RatioMin, r.RatioMax),
+			milliseconds(r.P50), milliseconds(r.P99), milliseconds(r.P999),
+			fmt.Sprintf("%.2f us", r.Server), fmt.Sprintf("%.2f us", r.Client), fmt.Sprintf("%.1f", r.Allocs), fmt.Sprintf("%.0f B", r.ServerBytes),
+		})
+	}
+	text := show.Table(narrowed(rows, b.app.width(), 6)) + "\n"
+	told := map[string]bool{}
+	for i := range b.group.Works {
+		if name, what := b.group.Works[i].Ceiling(); !told[name] {
+			told[name] = true
+			text += fmt.Sprintf("%s: %s\n", name, what)
+		}
+	}
+	for i := range b.results {
+		if r := &b.results[i]; r.CeilingP50 != nil {
+			text += fmt.Sprintf("%s at %s a second, with raw commands: P50 %s, P99 %s\n", r.Work, show.Number(bench.Rate), milliseconds(r.CeilingP50), milliseconds(r.CeilingP99))
+		}
+	}
+	return text
+}
+
+func milliseconds(us *float64) string {
+	if us == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f ms", *us/1000)
+}

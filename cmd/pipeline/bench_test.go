@@ -1,0 +1,115 @@
+package main_test
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/benchmarks/bench"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// benchFields are those that scripts count on.
+var benchFields = []string{
+	"work", "per_second", "ceiling_per_second", "ratio", "p50_us", "p99_us", "p999_us",
+	"server_us_per_message", "client_us_per_message", "allocs_per_message", "server_bytes_per_message", "rounds",
+}
+
+// TestBench: each group is measured on a server of its own, of which nothing is left, and says all that there is to say.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	for _, group := range bench.Groups() {
+		t.Run(group.Name, func(t *testing.T) {
+			t.Parallel()
+			p := alone(t)
+			temp := filepath.Join(p.dir, "tmp")
+			require.NoError(t, os.Mkdir(temp, 0o700))
+			p.env = append(p.env, "TMPDIR="+temp)
+			r := p.ok("bench", group.Name, "--size", "64", "--count", "100", "--concurrency", "2", "--rounds", "1", "--json")
+			require.Len(t, r.lines(), len(group.Works))
+			for i, line := range r.lines() {
+				var fields map[string]any
+				require.NoError(t, json.Unmarshal([]byte(line), &fields))
+				for _, name := range benchFields {
+					require.Contains(t, fields, name, line)
+				}
+				var got bench.Result
+				require.NoError(t, json.Unmarshal([]byte(line), &got))
+				require.Equal(t, group.Works[i].Name, got.Work)
+				require.Equal(t, []int{100, 64, 1}, []int{got.Count, got.Size, got.Rounds})
+				require.InEpsilon(t, got.PerSecond/got.CeilingPerSecond, got.Ratio, 1e-9)
+				require.Equal(t, `appendonly no, appendfsync everysec, save ""`, got.Durability)
+			}
+			require.Regexp(t, `^pipeline: \w+ \S+, appendonly no, .*; 100 messages of 64 B, 1 round, medians, in \S+\n$`, r.errOut)
+			left, err := os.ReadDir(temp)
+			require.NoError(t, err)
+			require.Empty(t, left)
+			require.NoDirExists(t, filepath.Join(p.dir, "data"), "it has a server of its own")
+		})
+	}
+}
+
+// TestBenchText: the table says what was compared with what, and the chart is a picture.
+func TestBenchText(t *testing.T) {
+	t.Parallel()
+	p := alone(t)
+	r := p.ok("bench", "stream", "--count", "100", "--rounds", "1", "--persistence", "always", "--chart", "rates.svg", "--output", "text", "--quiet")
+	require.Empty(t, r.errOut)
+	for _, want := range []string{
+		`(?m)^WORK +PER SECOND +CEILING +RATIO `,
+		`(?m)^stream-publish +[\d,]+ +P [\d,]+ +\d+\.\d\d +\d+\.\d\d to \d+\.\d\d +- +- +- +\d+\.\d\d us `,
+		`(?m)^stream +[\d,]+ +E [\d,]+ +\d+\.\d\d +\d+\.\d\d to \d+\.\d\d +\d+\.\d\d ms `,
+		`(?m)^P: XADD of one field, 100 a write`,
+		`(?m)^stream at 1,000 a second, with raw commands: P50 `,
+	} {
+		require.Regexp(t, want, r.out)
+	}
+	picture, err := os.ReadFile(filepath.Join(p.dir, "rates.svg"))
+	require.NoError(t, err)
+	require.NoError(t, xml.Unmarshal(picture, new(struct{ XMLName xml.Name })))
+	for _, want := range []string{"appendonly yes, appendfsync always", "stream-publish", "stream-append", "stream-consume"} {
+		require.Contains(t, string(picture), want)
+	}
+}
+
+// TestBenchOnServer: at a server that is given it keeps to a scope that is gone afterwards, and says which.
+func TestBenchOnServer(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	r := p.ok("bench", "stream", "--count", "100", "--rounds", "1")
+	require.Len(t, r.lines(), 4)
+	_, after, found := strings.Cut(r.errOut, "measuring at full speed, in the scope ")
+	require.True(t, found, r.errOut)
+	scope, _, _ := strings.Cut(after, ",")
+	client := tiertest.Dial(t, shared)
+	left, err := client.KeysBelow(t.Context(), "emq:{"+scope+"}")
+	require.NoError(t, err)
+	require.Empty(t, left)
+	scopes, err := client.Scopes(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, scopes, scope)
+
+	r = p.run("bench", "stream", "--persistence", "always")
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.errOut, "--persistence is of the server that bench runs itself")
+}
+
+func TestBenchInterrupted(t *testing.T) {
+	t.Parallel()
+	p := onShared(t)
+	running := p.start("bench", "stream", "--count", "100000", "--rounds", "100")
+	running.said("measuring at full speed, in the scope ")
+	r := running.interrupted()
+	require.Equal(t, 130, r.code, r.errOut)
+	require.Empty(t, r.out)
+	_, after, _ := strings.Cut(r.errOut, "in the scope ")
+	scope, _, _ := strings.Cut(after, ",")
+	left, err := tiertest.Dial(t, shared).KeysBelow(t.Context(), "emq:{"+scope+"}")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/sourcegraph/conc/pool"
 
@@ -18,6 +19,7 @@ const (
 	appenders = 128
 	handlers  = 8
 	fillBatch = 2000 // messages of a call that fills a log
+	groupName = "bench"
 )
 
 var (
@@ -216,7 +218,7 @@ func (a *arena) fillStream(ctx context.Context, address string, pack, n int) err
 
 // group is one from the head of a stream, with what its keys hold besides the log.
 func (a *arena) group(address string) (*stream.Group, error) {
-	return stream.NewGroup(a.client, stream.GroupConfig{Address: address, Name: "bench", Start: stream.Head()})
+	return stream.NewGroup(a.client, stream.GroupConfig{Address: address, Name: groupName, Start: stream.Head()})
 }
 
 // counter is a handler that is done when it has seen n messages of the right size.
@@ -257,12 +259,49 @@ func (c *counter) wait(ctx context.Context, by *background) error {
 	}
 }
 
-// consumes is one consumer at full speed, from when it starts to when all is settled and it has left.
+// settled waits until nothing is left of what has been handled. A consumer that is told to stop waits for its last read first, which
+// has nothing to do with how fast it was: so the server is asked, which costs it little for the millisecond or two.
+func settled(ctx context.Context, left func(context.Context) (int64, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, late, fmt.Errorf("bench: what was handled is not settled after %s", late))
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		n, err := left(ctx)
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// pending says how many entries of a log its group has not settled.
+func (a *arena) pending(log string) func(context.Context) (int64, error) {
+	return func(ctx context.Context) (int64, error) {
+		reply, err := a.wire.ask(ctx, "XPENDING", log, groupName)
+		if err != nil {
+			return 0, err
+		}
+		if summary, _ := reply.([]any); len(summary) > 0 {
+			if n, ok := summary[0].(int64); ok {
+				return n, nil
+			}
+		}
+		return 0, fmt.Errorf("bench: XPENDING answers %v", reply)
+	}
+}
+
+// consumes is one consumer at full speed, from when it starts to when all is settled.
 type consumes struct {
 	*arena
 	pack, n int
 	log     string
 	from    *stream.Group
+	running *background
 }
 
 func (c *consumes) prepare(ctx context.Context, n int) (err error) {
@@ -278,24 +317,23 @@ func (c *consumes) prepare(ctx context.Context, n int) (err error) {
 }
 
 func (c *consumes) run(ctx context.Context) error {
-	return c.consume(ctx, consumer.Group(c.from), c.n, c.concurrency(handlers))
-}
-
-// consume handles n messages of a source, and returns when they are settled.
-func (a *arena) consume(ctx context.Context, from consumer.Source, n, concurrency int) error {
-	seen := count(a.size, n)
-	co, err := consumer.New(from, seen.handle, consumer.Config{Concurrency: concurrency})
+	seen := count(c.size, c.n)
+	co, err := consumer.New(consumer.Group(c.from), seen.handle, consumer.Config{Concurrency: c.concurrency(handlers)})
 	if err != nil {
 		return err
 	}
-	running := inBackground(ctx, co.Run)
-	err = seen.wait(ctx, running)
-	return errors.Join(err, running.end())
+	c.running = inBackground(ctx, co.Run)
+	if err := seen.wait(ctx, c.running); err != nil {
+		return err
+	}
+	return settled(ctx, c.pending(c.log))
 }
 
 func (c *consumes) keys() []string { return []string{c.log} }
 
-func (c *consumes) clean(ctx context.Context) error { return c.delete(ctx, c.log) }
+func (c *consumes) clean(ctx context.Context) error {
+	return errors.Join(c.running.end(), c.delete(ctx, c.log))
+}
 
 // both publishes and consumes at the same time.
 type both struct {
@@ -338,7 +376,7 @@ func (b *both) run(ctx context.Context) error {
 	if err := b.seen.wait(ctx, b.running); err != nil {
 		return err
 	}
-	return b.running.end()
+	return settled(ctx, b.pending(b.log))
 }
 
 func (b *both) keys() []string { return []string{b.log} }

@@ -41,6 +41,11 @@ func Groups() []Group {
 	return []Group{
 		{"stream", "a stream: published to, appended to, consumed, both at once", []Work{publishWork, appendWork, consumeWork, bothWork}},
 		{"pack", "the same in packs of 100 messages", []Work{packPublishWork, packConsumeWork, packWork}},
+		{"replay", "a whole log, given out once more", []Work{replayWork}},
+		{"queue", "jobs: enqueued, and drained from one lane", []Work{enqueueWork, queueWork}},
+		{"lanes", "jobs drained from 1,000 lanes", []Work{lanesWork}},
+		{"bridge", "Watermill's interface: published, subscribed", []Work{bridgePublishWork, bridgeWork}},
+		{"projection", "a log, folded into a table at the server", []Work{projectionWork}},
 	}
 }
 

@@ -136,7 +136,7 @@ func (b *benching) onOwnServer(ctx context.Context) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	cfg := embedded.Config{Dir: dir}
+	cfg := embedded.Config{Dir: dir, Listen: "127.0.0.1:0"} // TCP, as between machines: a socket costs both sides less
 	if b.persistence != "" && b.persistence != "no" {
 		cfg.AppendOnly, cfg.Args = true, []string{"--appendfsync", b.persistence}
 	}
@@ -149,7 +149,7 @@ func (b *benching) onOwnServer(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, server.Stop(stop))
 	}()
-	client, err := tier.Dial(ctx, server.URL(), tier.Options{ClientName: "pipeline-bench"})
+	client, err := tier.Dial(ctx, "valkey://"+server.Addr(), tier.Options{ClientName: "pipeline-bench"})
 	if err != nil {
 		return err
 	}

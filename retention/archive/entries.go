@@ -75,11 +75,9 @@ func (r *Reader) Entries(ctx context.Context, from, to codec.EntryID) iter.Seq2[
 
 // group are the entries above one of the first row group of a segment that has some.
 func (r *Reader) group(ctx context.Context, s *Segment, id codec.EntryID) (entries []codec.Entry, err error) {
-	segment, err := openSegment(object{ctx, r.store, s.Name}, s.Bytes)
+	segment, err := r.open(ctx, s)
 	for i := 0; err == nil && len(entries) == 0 && i < len(segment.file.RowGroups()); i++ {
-		if segment.overlaps(i, id, codec.MaxEntryID) {
-			entries, err = segment.group(i, id)
-		}
+		entries, err = segment.group(i, id)
 	}
 	if err != nil {
 		return nil, damaged(s, err)
@@ -89,7 +87,7 @@ func (r *Reader) group(ctx context.Context, s *Segment, id codec.EntryID) (entri
 
 // group are the entries above one of a row group.
 func (s *segmentReader) group(i int, above codec.EntryID) (entries []codec.Entry, err error) {
-	r, err := s.rows(i)
+	r, err := s.rows(i, above, codec.MaxEntryID)
 	for err == nil && r.row < r.n {
 		var e *stored
 		if e, err = r.next(); err == nil && e.id.Compare(above) > 0 {

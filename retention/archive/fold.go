@@ -113,6 +113,7 @@ func (a *Archiver) verify(ctx context.Context, s Segment, file *os.File) (Segmen
 		return s, err
 	}
 	if there.SHA256 == s.SHA256 && there.Digest == s.Digest {
+		s.Footer = there.Footer
 		return s, nil
 	}
 	if there.SHA256 == s.SHA256 {
@@ -201,7 +202,7 @@ func summarize(file *os.File, s Segment) (Segment, error) {
 			return s, damaged(&s, err)
 		}
 	}
-	s.Contents = found.contents()
+	s.Contents, s.Footer = found.contents(), in.in.sum
 	return s, nil
 }
 

@@ -27,6 +27,8 @@ type Segment struct {
 	Lost   codec.EntryID `json:"lost,omitzero"`
 	Bytes  int64         `json:"bytes"`  // of the object
 	SHA256 string        `json:"sha256"` // of these, hexadecimal
+	// Footer is the SHA-256 of the end of the object, from where it describes itself, hexadecimal; empty: it was not written down.
+	Footer string `json:"footer,omitempty"`
 }
 
 // Segments are those of a stream, ascending.
@@ -105,6 +107,9 @@ func readManifest(ctx context.Context, store Store, a tier.Address) (*manifest, 
 		}
 		m := &manifest{number: numbers[len(numbers)-1]}
 		name := manifestName(a, m.number)
+		if size := sizes[len(sizes)-1]; size > maxManifest {
+			return nil, &DamageError{Object: name, Err: fmt.Errorf("%w: a manifest of %d bytes", errBounds, size)}
+		}
 		data := make([]byte, sizes[len(sizes)-1])
 		_, err = store.ReadAt(ctx, name, data, 0)
 		if errors.Is(err, ErrAbsent) { // so many newer ones were written that it went
@@ -153,6 +158,9 @@ func (m *manifest) parse(data []byte, a tier.Address) error {
 // write makes the next manifest of this one, and deletes those that nobody reads any more. ErrExists: another was made meanwhile.
 func (m *manifest) write(ctx context.Context, store Store, a tier.Address) error {
 	data, err := json.Marshal(m)
+	if err == nil && len(data) > maxManifest {
+		err = fmt.Errorf("archive: the manifest of %s has %d segments, and can have no more: set larger ones, or give the stream another store", a, len(m.Segments))
+	}
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func (r *Reader) between(ctx context.Context, list []Segment, from, to codec.Ent
 // entries yields the entries of a segment, of the row groups that may have some of those between two of them.
 func (r *Reader) entries(ctx context.Context, s *Segment, from, to codec.EntryID) iter.Seq2[*stored, error] {
 	return func(yield func(*stored, error) bool) {
-		segment, err := openSegment(object{ctx, r.store, s.Name}, s.Bytes)
+		segment, err := r.open(ctx, s)
 		if err != nil {
 			yield(nil, damaged(s, err))
 			return
@@ -231,4 +231,13 @@ func (r *Reader) entries(ctx context.Context, s *Segment, from, to codec.EntryID
 			}
 		}
 	}
+}
+
+// open reads what a segment says of itself: it is what was written, or else an error, for times and counts that have changed would hide entries.
+func (r *Reader) open(ctx context.Context, s *Segment) (*segmentReader, error) {
+	segment, err := openSegment(object{ctx, r.store, s.Name}, s.Bytes)
+	if err == nil && s.Footer != "" && s.Footer != segment.in.sum {
+		err = errors.New("what it says of itself is not what was written")
+	}
+	return segment, err
 }

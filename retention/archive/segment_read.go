@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/echomq/pipeline/codec"
 )
@@ -24,7 +25,7 @@ type segmentReader struct {
 func openSegment(in io.ReaderAt, size int64) (s *segmentReader, err error) {
 	w := &window{in: in}
 	defer w.ended(&err)
-	if err := w.load(max(0, size-footerBytes), min(size, footerBytes)); err != nil {
+	if err := w.footer(size); err != nil {
 		return nil, err
 	}
 	f, err := parquet.OpenFile(w, size, parquet.SkipMagicBytes(true), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
@@ -43,7 +44,8 @@ type window struct {
 	in     io.ReaderAt
 	at     int64
 	part   []byte
-	failed error // of the last request
+	failed error  // of the last request
+	sum    string // of what describes the segment, hexadecimal SHA-256
 }
 
 // ended turns a panic into an error, since the bytes may be any; and what a failed request led to into its own error.
@@ -84,10 +86,7 @@ func (w *window) ReadAt(p []byte, at int64) (int, error) {
 func (s *segmentReader) entries(from, to codec.EntryID) iter.Seq2[*stored, error] {
 	return func(yield func(*stored, error) bool) {
 		for i := range s.file.RowGroups() {
-			if !s.overlaps(i, from, to) {
-				continue
-			}
-			r, err := s.rows(i)
+			r, err := s.rows(i, from, to)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -115,17 +114,28 @@ func (s *segmentReader) overlaps(group int, from, to codec.EntryID) bool {
 // read are the columns that make entries; the others follow from these.
 var read = []int{colEntry, colOf, colType, colKey, colHeaderKey, colHeaderValue, colFormat, colData, colFields}
 
-// rows reads a row group, which is one request.
-func (s *segmentReader) rows(group int) (r *rows, err error) {
+// lists are the columns that may have several values of a row.
+var lists = []int{colFields, colHeaderKey, colHeaderValue}
+
+// pagesAt is where the pages of a column begin.
+func pagesAt(m *format.ColumnMetaData) int64 {
+	if m.DictionaryPageOffset > 0 {
+		return min(m.DataPageOffset, m.DictionaryPageOffset)
+	}
+	return m.DataPageOffset
+}
+
+// rows reads a row group, which is one request; none of one that has no entries between two.
+func (s *segmentReader) rows(group int, from, to codec.EntryID) (r *rows, err error) {
 	defer s.in.ended(&err)
+	if !s.overlaps(group, from, to) {
+		return &rows{}, nil
+	}
 	g := s.file.RowGroups()[group]
 	low, high := int64(math.MaxInt64), int64(0)
 	for i := range s.file.Metadata().RowGroups[group].Columns {
 		m := &s.file.Metadata().RowGroups[group].Columns[i].MetaData
-		at := m.DataPageOffset
-		if m.DictionaryPageOffset > 0 {
-			at = min(at, m.DictionaryPageOffset)
-		}
+		at := pagesAt(m)
 		low, high = min(low, at), max(high, at+m.TotalCompressedSize)
 	}
 	if low < 0 || low > high || high > s.file.Size() {
@@ -136,7 +146,12 @@ func (s *segmentReader) rows(group int) (r *rows, err error) {
 	}
 	r = &rows{n: int(g.NumRows()), stored: stored{identity: s.origin.identity}}
 	for _, col := range read {
-		if r.columns[col], err = values(g.ColumnChunks()[col]); err != nil {
+		m := &s.file.Metadata().RowGroups[group].Columns[col].MetaData
+		at := pagesAt(m) - low
+		if err = bounded(s.in.part[at:at+m.TotalCompressedSize], m, slices.Contains(lists, col)); err == nil {
+			r.columns[col], err = values(g.ColumnChunks()[col])
+		}
+		if err != nil {
 			return nil, fmt.Errorf("column %v: %w", schema.Columns()[col], err)
 		}
 	}

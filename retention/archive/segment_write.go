@@ -97,7 +97,7 @@ func (w *segmentWriter) add(e codec.Entry) error {
 		w.fields(e.Fields, raw && i == 0)
 	}
 	for _, f := range e.Fields {
-		w.group.bytes += len(f)
+		w.group.bytes += len(f) + 1 // also of thousands that are empty
 	}
 	if w.rows >= batchRows || w.group.bytes >= groupBytes {
 		return w.flush()

@@ -38,6 +38,7 @@ func TestAheadIsBounded(t *testing.T) {
 func TestAheadOfACancelledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
 		const sent = 10 * aheadMessages
 		records := ahead(ctx, func(context.Context) iter.Seq2[codec.Record, error] {
 			return func(yield func(codec.Record, error) bool) {

@@ -183,3 +183,26 @@ func TestCancelUnderWay(t *testing.T) {
 	require.Equal(t, &consumer.CancelledError{Reason: "too late"}, get(t, c.causes))
 	stop()
 }
+
+// TestCancelledWithoutAWorker: whoever takes a job over that was cancelled while nobody had it any more is told at once.
+func TestCancelledWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	server := tiertest.Shared(t, tiertest.Valkey)
+	c := newCancels(t, server, tiertest.Dial(t, server), time.Hour)
+	before, err := c.workers.Join(t.Context(), "before")
+	require.NoError(t, err)
+	c.enqueue(1)
+	leased, err := before.Read(t.Context(), 1, 0)
+	require.NoError(t, err)
+	require.Len(t, leased, 1)
+	source := late{Workers: c.workers, listens: make(chan struct{}), heard: make(chan struct{}), claimed: func(tier.Leased) {}}
+	stop := c.run(source)
+	get(t, source.listens)
+	running, err := c.jobs.Cancel(t.Context(), leased[0].Records[0].ID, "nobody heard")
+	require.NoError(t, err)
+	require.True(t, running)
+	require.NoError(t, before.Release(t.Context(), []tier.Returned{{Held: tier.Held{Entry: leased[0].Entry}}}, 0))
+	require.Equal(t, &consumer.CancelledError{Reason: "nobody heard"}, get(t, c.causes))
+	stop()
+	require.NoError(t, before.Leave(t.Context()))
+}

@@ -87,6 +87,11 @@ func (f *fetcher) takeOver(n int) bool {
 		f.size.learn(taken.Leased)
 		f.closeIfStopping()
 		f.desk.take(taken.Leased)
+		if _, ok := f.member.(canceller); ok {
+			for i := range taken.Leased { // it may have been cancelled while nobody was there to be told
+				f.urgent.hear(&taken.Leased[i].Entry)
+			}
+		}
 		f.metrics.takenOver.Add(float64(len(taken.Leased)))
 		now := time.Now()
 		f.look.page(now, taken)

@@ -58,8 +58,8 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	count, per, _ := strings.Cut(string(text), "/")
 	n, err := strconv.Atoi(count)
 	var d stage.Duration
-	if err = errors.Join(err, d.UnmarshalText([]byte(per))); err != nil || d < 1 || n < 1 || n > math.MaxInt32 {
-		return errors.New("want jobs in a time, as in 100/1m")
+	if err = errors.Join(err, d.UnmarshalText([]byte(per))); err != nil || d < 1 || time.Duration(d)%time.Millisecond != 0 || n < 1 || n > math.MaxInt32 {
+		return errors.New("want jobs in a time, in whole milliseconds, as in 100/1m")
 	}
 	r.Rate = queue.Rate{Jobs: n, Per: time.Duration(d)}
 	return nil

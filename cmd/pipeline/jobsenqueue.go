@@ -98,6 +98,9 @@ func (e *enqueue) setUntil(text string) (err error) {
 		if e.job.Unique.For, err = when.ParseDuration(text); err != nil {
 			return fmt.Errorf("want done, started, or how long: %w", err)
 		}
+		if e.job.Unique.For < time.Millisecond {
+			return errors.New("want done, started, or how long: 1ms at least")
+		}
 	}
 	return nil
 }

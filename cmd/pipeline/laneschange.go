@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,8 +56,8 @@ func rate(p **queue.Rate) *value {
 		jobs, per, _ := strings.Cut(s, "/")
 		n, err1 := strconv.Atoi(jobs)
 		d, err2 := when.ParseDuration(per)
-		if errors.Join(err1, err2) != nil || n < 1 || n > math.MaxInt32 {
-			return errors.New("want jobs in a time, as in 100/1m, or none")
+		if errors.Join(err1, err2) != nil || n < 1 || n > math.MaxInt32 || d%time.Millisecond != 0 {
+			return errors.New("want jobs in a time, in whole milliseconds, as in 100/1m, or none")
 		}
 		**p = queue.Rate{Jobs: n, Per: d}
 		return nil

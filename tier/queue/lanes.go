@@ -39,7 +39,7 @@ func (c *Client) SetLane(ctx context.Context, lane string, weight float64, ceili
 // zero value is no limit.
 type Rate struct {
 	Jobs int
-	Per  time.Duration // a millisecond or more
+	Per  time.Duration // whole milliseconds, one or more
 }
 
 // row is the rate as scripts take it; '0' for none.
@@ -47,8 +47,8 @@ func (r Rate) row() (string, error) {
 	if r == (Rate{}) {
 		return "0", nil
 	}
-	if r.Jobs < 1 || r.Per < time.Millisecond {
-		return "", fmt.Errorf("%w: a rate is one job or more, in a millisecond or more", ErrBadCall)
+	if r.Jobs < 1 || r.Per < time.Millisecond || r.Per%time.Millisecond != 0 {
+		return "", fmt.Errorf("%w: a rate is one job or more, in whole milliseconds, one or more", ErrBadCall)
 	}
 	return strconv.Itoa(r.Jobs) + " " + millis(r.Per), nil
 }

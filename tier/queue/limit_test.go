@@ -54,3 +54,13 @@ func TestRates(t *testing.T) {
 		}
 	})
 }
+
+// TestRatesRefused: a rate is not rounded.
+func TestRatesRefused(t *testing.T) {
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	for _, r := range []queue.Rate{{Jobs: 1}, {Per: time.Second}, {Jobs: -1, Per: time.Second}, {Jobs: 1, Per: time.Millisecond - 1}, {Jobs: 1, Per: 1500 * time.Microsecond}} {
+		require.ErrorIs(t, f.jobs.Limit(f.ctx, r), queue.ErrBadCall, r)
+		_, err := f.jobs.LimitLane(f.ctx, "a", r)
+		require.ErrorIs(t, err, queue.ErrBadCall, r)
+	}
+}

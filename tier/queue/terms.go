@@ -28,17 +28,25 @@ func optionsOf(t *tier.Terms) (string, error) {
 		}
 	}
 	o := options{
-		MaxAttempts: t.MaxAttempts, Backoff: t.Backoff.Milliseconds(), MaxBackoff: t.MaxBackoff.Milliseconds(),
-		Timeout: t.Timeout.Milliseconds(), Keep: t.Keep.Milliseconds(), Tags: t.Tags,
+		MaxAttempts: t.MaxAttempts, Backoff: wholeMillis(t.Backoff), MaxBackoff: wholeMillis(t.MaxBackoff),
+		Timeout: wholeMillis(t.Timeout), Keep: wholeMillis(t.Keep), Tags: t.Tags,
 	}
 	if !t.Deadline.IsZero() {
 		o.Deadline = t.Deadline.UnixMilli()
 	}
-	if o.MaxAttempts == 0 && o.Backoff+o.MaxBackoff+o.Timeout+o.Deadline+o.Keep == 0 && len(o.Tags) == 0 {
+	if o.MaxAttempts == 0 && o.Backoff|o.MaxBackoff|o.Timeout|o.Deadline|o.Keep == 0 && len(o.Tags) == 0 {
 		return "", nil
 	}
 	text, err := msgpack.Marshal(&o)
 	return string(text), err
+}
+
+// wholeMillis is the time in ms: what is asked for, however short, is not nothing.
+func wholeMillis(d time.Duration) int64 {
+	if d > 0 && d < time.Millisecond {
+		return 1
+	}
+	return d.Milliseconds()
 }
 
 // termsOf reads options. What cannot be read asks for nothing.

@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,7 +76,7 @@ func TestZeroAllocs(t *testing.T) {
 	for name, f := range map[string]func(){
 		"AppendMessage":         func() { dst, _ = codec.AppendMessage(dst[:0], &m) },
 		"AppendMessage msgpack": func() { dst, _ = codec.AppendMessage(dst[:0], &inline) },
-		"AppendPack":            func() { dst, _ = codec.AppendPack(dst[:0], 1, src) },
+		"AppendPack":            func() { dst, _ = codec.AppendPack(dst[:0], 1, src, codec.NoCompression) },
 		"DecodeMessage":         func() { _, _ = codec.DecodeMessage(src, &into) },
 		"DecodeMessage msgpack": func() { _, _ = codec.DecodeMessage(inlineSrc, &into) },
 		"DecodePack":            func() { msgs, _ = codec.DecodePack(msgs[:0], packSrc) },
@@ -142,6 +143,34 @@ func BenchmarkRecords(b *testing.B) {
 			var records []codec.Record
 			for b.Loop() {
 				records = i.Records(records[:0], e)
+			}
+		})
+	}
+}
+
+// BenchmarkPack: packs of 100 messages of 250 bytes with much in common; bytes is what a message takes.
+func BenchmarkPack(b *testing.B) {
+	var body []byte
+	for i := range 100 {
+		m := codec.Message{Type: "order.placed", Key: fmt.Sprint("customer-", i*7919%1000), Data: fmt.Appendf(nil, `{"order":%d,"customer":"customer-%d","placed":"2026-01-%02dT10:%02d:00Z",`+
+			`"lines":[{"article":"A-%d","count":%d,"price":%d.99}],"address":{"street":"High Street %d","city":"Lyon"}}`, 100000+i, i*7919%1000, i%28+1, i%60, i*31%500, i%5+1, i*17%90, i*13%200)}
+		body, _ = codec.AppendMessage(body, &m)
+	}
+	for name, c := range map[string]codec.Compression{"plain": codec.NoCompression, "zstd": codec.Zstd} {
+		pack, _ := codec.AppendPack(nil, 100, body, c)
+		b.Run("append/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			var dst []byte
+			for b.Loop() {
+				dst, _ = codec.AppendPack(dst[:0], 100, body, c)
+			}
+			b.ReportMetric(float64(len(pack))/100, "bytes")
+		})
+		b.Run("decode/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			var dst []codec.Message
+			for b.Loop() {
+				dst, _ = codec.DecodePack(dst[:0], pack)
 			}
 		})
 	}

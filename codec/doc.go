@@ -15,13 +15,14 @@
 //   - Exactness. Types, keys, headers and payloads are bytes: what goes in comes
 //     out, valid UTF-8 or not.
 //   - Bounds. Decoding never allocates by a declared length, never recurses
-//     deeper than [MaxDepth], and never panics, whatever the bytes.
+//     deeper than [MaxDepth], never makes more than [MaxCompressed] bytes of what is
+//     compressed, and never panics, whatever the bytes.
 //   - Cost. AppendMessage and DecodeMessage allocate nothing in steady state.
 //
 // FORMAT.md beside this file documents every byte with vectors.
 //
 // # What it does not do
 //
-// It does not compress, encrypt or sign; it does not know a schema; it does not
+// It does not encrypt or sign; it does not know a schema; it does not
 // copy: a decoded message aliases the bytes that it was decoded from.
 package codec

@@ -79,14 +79,15 @@ func TestFormat(t *testing.T) {
 }
 
 var formatChecks = map[string]func(*testing.T, formatVector){
-	"id":          checkIDVector,
-	"bad id":      checkBadIDVector,
-	"message":     checkMessageVector,
-	"bad message": checkBadMessageVector,
-	"pack":        checkPackVector,
-	"bad pack":    checkBadPackVector,
-	"entry":       checkEntryVector,
-	"partition":   checkPartitionVector,
+	"id":              checkIDVector,
+	"bad id":          checkBadIDVector,
+	"message":         checkMessageVector,
+	"bad message":     checkBadMessageVector,
+	"pack":            checkPackVector,
+	"compressed pack": checkPackVector,
+	"bad pack":        checkBadPackVector,
+	"entry":           checkEntryVector,
+	"partition":       checkPartitionVector,
 }
 
 func checkPartitionVector(t *testing.T, v formatVector) {

@@ -137,7 +137,7 @@ func TestAppendMessageRefuses(t *testing.T) {
 }
 
 func TestErrorTexts(t *testing.T) {
-	_, err := codec.AppendPack(nil, 5000, nil)
+	_, err := codec.AppendPack(nil, 5000, nil, codec.NoCompression)
 	require.EqualError(t, err, "codec: pack is over its cap: 5000, at most 4096")
 	err = codec.Upcasts{"a": rename("a")}.Apply(&codec.Message{Type: "a"})
 	require.EqualError(t, err, `codec: upcast "a": upcasts do not end`)

@@ -11,24 +11,26 @@ const MaxPack = 4096
 const (
 	packVersion    = 1
 	packLen        = 4
-	notCompressed  = 0
 	minMessageSize = 6 // array, version, empty type, empty key, no headers, nil
 )
 
 // AppendPack appends a pack to dst: body is n encoded messages, one after
-// another, as [AppendMessage] writes them; n is 1..MaxPack. It does not look into
-// the body: n must be right, or the pack is undecodable. The error is a
-// *LimitError, and dst then comes back as it was.
-func AppendPack(dst []byte, n int, body []byte) ([]byte, error) {
+// another, as [AppendMessage] writes them; n is 1..MaxPack. With [Zstd] it is compressed
+// where that makes it smaller. It does not look into the body: n must be right, or the pack
+// is undecodable. The error is a *LimitError, and dst then comes back as it was.
+func AppendPack(dst []byte, n int, body []byte, c Compression) ([]byte, error) {
 	if n < 1 || n > MaxPack {
 		return dst, &LimitError{"pack", MaxPack, n}
 	}
 	if len(body) > maxData {
 		return dst, &LimitError{"data", maxData, len(body)}
 	}
+	if c == Zstd {
+		body, c = compressed(body)
+	}
 	dst = append(dst, 0x90|packLen, packVersion)
 	dst = appendCount(dst, n)
-	dst = append(dst, notCompressed)
+	dst = append(dst, byte(c))
 	return appendBin(dst, body), nil
 }
 
@@ -40,8 +42,9 @@ func PackLen(src []byte) (int, error) {
 }
 
 // DecodePack appends the messages of a pack to dst, as [DecodeMessage] reads
-// them: they alias src, and reuse the headers of what dst holds past its length,
-// so that a caller that passes dst[:0] again allocates nothing in steady state.
+// them: they alias src, unless it is compressed, and reuse the headers of what dst holds past
+// its length, so that a caller that passes dst[:0] again allocates nothing in steady state, but
+// for what a compressed pack holds.
 // A pack is readable as a whole or not at all: on error, a *DecodeError, dst
 // comes back as it was.
 func DecodePack(dst []Message, src []byte) ([]Message, error) {
@@ -57,11 +60,13 @@ func DecodePack(dst []Message, src []byte) ([]Message, error) {
 	return out, nil
 }
 
-// pack is an opened pack: n messages in body, which begins at byte at.
+// pack is an opened pack: n messages in body, which begins at byte at. That of a compressed one is inflated; what
+// is wrong in it is told by where it would stand had it not been compressed.
 type pack struct {
-	n    int
-	body []byte
-	at   int
+	n           int
+	compression Compression
+	body        []byte
+	at          int
 }
 
 // each decodes message i into what slot(i) returns, in order.
@@ -98,11 +103,15 @@ func openPack(src []byte) (pack, error) {
 	if err != nil {
 		return pack{}, err
 	}
-	if err := s.packCompression(); err != nil {
+	c, err := s.packCompression()
+	if err != nil {
 		return pack{}, err
 	}
 	body, at, err := s.packBody()
 	if err != nil {
+		return pack{}, err
+	}
+	if body, err = inflate(body, c, at); err != nil {
 		return pack{}, err
 	}
 	if n > len(body)/minMessageSize { // what is allocated by n is bounded by what is there
@@ -116,7 +125,7 @@ func openPack(src []byte) (pack, error) {
 	if s.off != len(src) {
 		return pack{}, s.fail("pack: bytes after the pack")
 	}
-	return pack{n, body, at}, nil
+	return pack{n, c, body, at}, nil
 }
 
 func (s *scanner) packCount() (int, error) {
@@ -132,16 +141,16 @@ func (s *scanner) packCount() (int, error) {
 	return int(n), nil
 }
 
-func (s *scanner) packCompression() error {
+func (s *scanner) packCompression() (Compression, error) {
 	start := s.off
 	n, err := s.number("pack: want a compression number")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if n != notCompressed {
-		return &DecodeError{start, "pack: compressed by a newer version of this library"}
+	if n > uint64(Zstd) {
+		return 0, &DecodeError{start, "pack: compressed by a newer version of this library"}
 	}
-	return nil
+	return Compression(n), nil
 }
 
 func (s *scanner) packBody() (body []byte, at int, err error) {
@@ -158,7 +167,7 @@ func (s *scanner) packBody() (body []byte, at int, err error) {
 	return body, at, err
 }
 
-// PackedMessage is the encoded message i of a pack, a part of src. The error is a *DecodeError.
+// PackedMessage is the encoded message i of a pack, a part of src unless that is compressed. The error is a *DecodeError.
 func PackedMessage(src []byte, i int) ([]byte, error) {
 	p, err := openPack(src)
 	if err != nil {

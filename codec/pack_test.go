@@ -19,7 +19,7 @@ func encodePack(t require.TestingT, ms ...codec.Message) []byte {
 		body, err = codec.AppendMessage(body, &ms[i])
 		require.NoError(t, err)
 	}
-	b, err := codec.AppendPack(nil, len(ms), body)
+	b, err := codec.AppendPack(nil, len(ms), body, codec.NoCompression)
 	require.NoError(t, err)
 	return b
 }
@@ -78,7 +78,7 @@ func TestPackSameBytesAsTheLibrary(t *testing.T) {
 
 func TestAppendPackRefuses(t *testing.T) {
 	for _, n := range []int{-1, 0, codec.MaxPack + 1} {
-		dst, err := codec.AppendPack([]byte("kept"), n, nil)
+		dst, err := codec.AppendPack([]byte("kept"), n, nil, codec.Zstd)
 		var le *codec.LimitError
 		require.ErrorAs(t, err, &le)
 		require.Equal(t, codec.LimitError{What: "pack", Limit: codec.MaxPack, Got: n}, *le)
@@ -106,7 +106,8 @@ func TestDecodePackErrors(t *testing.T) {
 		{"count 0", pack([]byte{0x94, 1, 0, 0}, nil), 2, "1 to 4096"},
 		{"count 4097", pack([]byte{0x94, 1, 0xcd, 0x10, 0x01, 0}, one), 2, "1 to 4096"},
 		{"count below 0", pack([]byte{0x94, 1, 0xff, 0}, one), 2, "1 to 4096"},
-		{"compressed", pack([]byte{0x94, 1, 1, 1}, one), 3, "newer version"},
+		{"compressed by who knows what", pack([]byte{0x94, 1, 1, 2}, one), 3, "newer version"},
+		{"not compressed as it says", pack([]byte{0x94, 1, 1, 1}, one), 6, "no zstd frame"},
 		{"compression is no number", pack([]byte{0x94, 1, 1, 0xc0}, one), 3, "compression number"},
 		{"body is a str", []byte{0x94, 1, 1, 0, 0xa0}, 4, "want a bin"},
 		{"body is cut", []byte{0x94, 1, 1, 0, 0xc4, 9, 0x95}, 6, "beyond the end"},

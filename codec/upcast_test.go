@@ -83,7 +83,7 @@ func TestUpcastsOfRecords(t *testing.T) {
 		require.NoError(t, err)
 		return string(b)
 	}
-	pack, err := codec.AppendPack(nil, 4, []byte(encoded("v1")+encoded("fails")+encoded("panics")+encoded("v2")))
+	pack, err := codec.AppendPack(nil, 4, []byte(encoded("v1")+encoded("fails")+encoded("panics")+encoded("v2")), codec.NoCompression)
 	require.NoError(t, err)
 	identity := codec.Identity{Brand: "ORD"}
 	for name, fields := range map[string][]string{

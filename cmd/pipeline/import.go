@@ -29,6 +29,7 @@ type importing struct {
 	producer string
 	brand    codec.Brand
 	pack     int
+	compress bool
 	rate     float64
 }
 
@@ -64,6 +65,9 @@ stream do. A line that is none ends the import there; corrected, run it again.`,
 			if err := i.setFormat(); err != nil {
 				return err
 			}
+			if err := checkCompress(i.compress, i.pack); err != nil {
+				return err
+			}
 			return i.run(cmd.Context())
 		},
 	}
@@ -72,6 +76,7 @@ stream do. A line that is none ends the import there; corrected, run it again.`,
 	f.Var(name(&i.producer, "producer"), "producer", "who has appended what: another name begins anew (default: made of the file's name and its first id)")
 	f.Var(brand(&i.brand), "brand", "brand of the stream's ids (default: the stream's own, or made of its name)")
 	f.Var(number(&i.pack, 1, codec.MaxPack), "pack", "put this many messages into each entry")
+	f.BoolVar(&i.compress, "compress", false, "compress the packs of --pack by zstd")
 	f.Var(perSecond(&i.rate), "rate", "messages per second at most")
 	return cmd
 }
@@ -114,7 +119,7 @@ func (i *importing) run(ctx context.Context) error {
 	}
 	i.app.logs = true
 	return i.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
-		w, err := namedWriter(ctx, client, stream.WriterConfig{Address: i.addr.String(), Brand: i.brand, Pack: i.pack, Producer: i.producerName(first.ID)})
+		w, err := namedWriter(ctx, client, stream.WriterConfig{Address: i.addr.String(), Brand: i.brand, Pack: i.pack, Compression: compression(i.compress), Producer: i.producerName(first.ID)})
 		if err != nil {
 			return err
 		}

@@ -25,6 +25,7 @@ type produce struct {
 	cfg       input.Config
 	brand     codec.Brand
 	pack      int
+	compress  bool
 	rate      float64
 	strict    bool
 	window    time.Duration // of --dedup
@@ -73,6 +74,7 @@ rest goes on, and the exit code is 1.`,
 	f.Var(word(&p.cfg.Time, "FIELD", codec.MaxKey), "time", "field that becomes the header event-time, in RFC 3339 (json, csv)")
 	f.Var(brand(&p.brand), "brand", "brand of the stream's ids (default: the stream's own, or made of its name)")
 	f.Var(number(&p.pack, 1, codec.MaxPack), "pack", "put this many messages into each entry: cheaper; groups handle and repeat them together")
+	f.BoolVar(&p.compress, "compress", false, "compress the packs of --pack by zstd: a fraction of the bytes to send and to keep, for some work of readers")
 	f.Var(perSecond(&p.rate), "rate", "messages per second at most")
 	f.Var(word(&p.cfg.Dedup, "FIELD", codec.MaxKey), "dedup", "field whose value is appended once in a window, however often it comes (json, csv); one message at a time")
 	p.window = 24 * time.Hour
@@ -116,7 +118,22 @@ func (p *produce) check(args []string) (err error) {
 	if p.exclusive && p.pack > 1 {
 		return usagef("--pack does not go with --exclusive, whose wire has no packs")
 	}
+	return checkCompress(p.compress, p.pack)
+}
+
+func checkCompress(compress bool, pack int) error {
+	if compress && pack < 2 {
+		return usagef("--compress compresses packs: give --pack too, 100 for instance")
+	}
 	return nil
+}
+
+// compression is what --compress says.
+func compression(compress bool) codec.Compression {
+	if compress {
+		return codec.Zstd
+	}
+	return codec.NoCompression
 }
 
 func formatOf(file string) string {
@@ -148,7 +165,7 @@ func (p *produce) run(ctx context.Context) error {
 	defer stop()
 	p.app.logs = true
 	return p.app.withClient(ctx, func(ctx context.Context, client *tier.Client) error {
-		cfg := stream.WriterConfig{Address: p.addr.String(), Brand: p.brand, Pack: p.pack, Keyed: p.cfg.Keyed, Registerer: p.metrics.registerer()}
+		cfg := stream.WriterConfig{Address: p.addr.String(), Brand: p.brand, Pack: p.pack, Compression: compression(p.compress), Keyed: p.cfg.Keyed, Registerer: p.metrics.registerer()}
 		release, err := p.mint(ctx, client, &cfg)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -173,7 +174,7 @@ func TestProduceManyAndBack(t *testing.T) {
 	p, s := onShared(t), scope(t)
 	p.file("quakes.csv", big(t, n))
 	var all [2][]string
-	for i, args := range [][]string{{s + "/plain"}, {s + "/packed", "--pack", "100"}} {
+	for i, args := range [][]string{{s + "/plain"}, {s + "/packed", "--pack", "100", "--compress"}} {
 		r := p.ok(append([]string{"produce", args[0], "quakes.csv", "--key", "Source", "--time", "DateTime", "--type", "quake"}, args[1:]...)...)
 		require.Contains(t, r.errOut, "12,050 messages written")
 		require.Equal(t, "12050\n", p.ok("range", args[0], "--count").out)
@@ -192,6 +193,14 @@ func TestProduceManyAndBack(t *testing.T) {
 	}
 	require.True(t, strings.Join(all[0], "\n") == strings.Join(all[1], "\n"), "packs make no difference")
 	require.Contains(t, p.ok("streams", s).out, `"entries":121,`, "full packs, but for the last")
+	bytes := func(addr string) int {
+		size := regexp.MustCompile(`"bytes":(\d+)`).FindStringSubmatch(p.ok("stream", "rm", addr, "--dry-run", "--output", "json").out)
+		require.Len(t, size, 2)
+		n, err := strconv.Atoi(size[1])
+		require.NoError(t, err)
+		return n
+	}
+	require.Less(t, bytes(s+"/packed"), bytes(s+"/plain")/3, "compressed")
 }
 
 func TestProduceStopsInOrder(t *testing.T) {

@@ -85,7 +85,7 @@ func TestExportAndImport(t *testing.T) {
 		require.Contains(t, r.errOut, "1 line left out: foreign or undecodable")
 		require.Equal(t, want, read(t, to))
 	}
-	p.ok("import", "x.jsonl", to, "--producer", "another", "--pack", "7")
+	p.ok("import", "x.jsonl", to, "--producer", "another", "--pack", "7", "--compress")
 	require.Equal(t, append(want, want...), read(t, to))
 }
 
@@ -201,7 +201,7 @@ func TestReplayToStream(t *testing.T) {
 			_ = running.cmd.Wait()
 		} else {
 			r := running.interrupted()
-	require.Equal(t, 130, r.code, r.errOut)
+			require.Equal(t, 130, r.code, r.errOut)
 		}
 		require.Less(t, len(read(t, to)), 40)
 	}

@@ -52,6 +52,8 @@ func TestBadInput(t *testing.T) {
 		{"brand", "produce a/b x.csv --brand Abc", `--brand "Abc": want three capital letters, A to Z`},
 		{"pack", "produce a/b x.csv --pack 0", `--pack "0": want a whole number from 1 to 4096`},
 		{"pack too large", "produce a/b x.csv --pack 4097", `--pack "4097": want a whole number from 1 to 4096`},
+		{"compressed without packs", "produce a/b x.csv --compress", "--compress compresses packs: give --pack too, 100 for instance"},
+		{"imported compressed without packs", "import x.jsonl a/b --compress", "--compress compresses packs: give --pack too, 100 for instance"},
 		{"rate", "produce a/b x.csv --rate -1", `--rate "-1": want a number of messages per second, above 0`},
 		{"rate that is none", "produce a/b x.csv --rate NaN", `--rate "NaN": want a number of messages per second, above 0`},
 		{"type", "produce a/b x.csv --type " + strings.Repeat("t", 256), `want 1 to 255 bytes`},

@@ -73,7 +73,11 @@ func group(t testing.TB, client *tier.Client, addr tier.Address) *stream.Group {
 }
 
 func (c *crew) writer(pack int) *stream.Writer {
-	w, err := stream.NewWriter(tiertest.Dial(c.t, at(c.url)), stream.WriterConfig{Address: c.addr.String(), Brand: "ORD", Pack: pack})
+	cfg := stream.WriterConfig{Address: c.addr.String(), Brand: "ORD", Pack: pack}
+	if pack > 1 {
+		cfg.Compression = codec.Zstd
+	}
+	w, err := stream.NewWriter(tiertest.Dial(c.t, at(c.url)), cfg)
 	require.NoError(c.t, err)
 	return w
 }

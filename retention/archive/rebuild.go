@@ -30,7 +30,7 @@ func (b *rebuilder) fields(dst []string, identity codec.Identity, records []code
 	if len(records) == 1 {
 		return append(dst, codec.FieldMessage, stringOf(b.body)), true
 	}
-	if b.pack, err = codec.AppendPack(b.pack[:0], len(records), b.body); err != nil {
+	if b.pack, err = codec.AppendPack(b.pack[:0], len(records), b.body, codec.NoCompression); err != nil {
 		return dst, false
 	}
 	return append(dst, codec.FieldPack, stringOf(b.pack)), true

@@ -81,12 +81,15 @@ func newSegmentWriter(out io.Writer, o origin) *segmentWriter {
 	return w
 }
 
-// add writes an entry, which comes after the one before.
+// add writes an entry, which comes after the one before. A pack is kept as it would be without compression: all of the segment has its own.
 func (w *segmentWriter) add(e codec.Entry) error {
 	if e.ID.Ms > math.MaxInt64 {
 		return fmt.Errorf("entry %s: its milliseconds are no time: see 'pipeline doctor'", e.ID)
 	}
 	w.records = w.origin.identity.Records(w.records[:0], e)
+	if w.records[0].Fields == nil { // it is neither foreign nor undecodable
+		e = codec.Uncompressed(e)
+	}
 	if err := w.summary.add(e, len(w.records)); err != nil {
 		return err
 	}

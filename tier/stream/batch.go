@@ -44,9 +44,10 @@ type batch struct {
 	unknown bool      // a sending ended without a reply: it may be in the log
 	last    error     // why it has to be sent again
 
-	size     int // messages an entry
-	identity declared
-	minted   []codec.ID // of an exclusive writer, before the first sending; else the server's receipt gives the ids
+	size        int // messages an entry
+	compression codec.Compression
+	identity    declared
+	minted      []codec.ID // of an exclusive writer, before the first sending; else the server's receipt gives the ids
 
 	// Set before done is closed.
 	receipt receipt
@@ -110,7 +111,7 @@ func (b *batch) pack() error {
 	}
 	for i := 0; i < len(b.messages); i += b.size {
 		group := b.messages[i:min(i+b.size, len(b.messages))]
-		body, err := codec.AppendPack(nil, len(group), []byte(strings.Join(group, "")))
+		body, err := codec.AppendPack(nil, len(group), []byte(strings.Join(group, "")), b.compression)
 		if err != nil {
 			return fmt.Errorf("stream: pack: %w", err)
 		}

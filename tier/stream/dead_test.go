@@ -74,7 +74,7 @@ func TestDeadLetters(t *testing.T) {
 		}(), stream.ErrNoStream)
 		m := f.join(f.group("g", stream.Head(), lease))
 		plain := f.append(f.writer(stream.WriterConfig{}), 1)
-		packed := f.append(f.writer(stream.WriterConfig{Pack: 10}), 10)
+		packed := f.append(f.writer(stream.WriterConfig{Pack: 10, Compression: codec.Zstd}), 10)
 		f.do("XADD", f.log(), "*", "reason", "1", "index", "\xff")
 		require.Empty(t, f.dead())
 		leased := f.read(m, 3)

@@ -41,7 +41,7 @@ func (p *producing) call(number uint64, ttl time.Duration) [4]string {
 	}
 	one := encoded(p.t, "k")
 	if p.script.Name == "pack" {
-		body, err := codec.AppendPack(nil, 2, []byte(one+one))
+		body, err := codec.AppendPack(nil, 2, []byte(one+one), codec.NoCompression)
 		require.NoError(p.t, err)
 		args = append(args, "2", string(body))
 	} else {

@@ -136,7 +136,7 @@ func (w *Writer) join(p parcel) (b *batch, offset int) {
 	if n := len(w.queue); n > 0 && w.queue[n-1].fits(p) {
 		b = w.queue[n-1]
 	} else {
-		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, size: w.cfg.Pack, done: make(chan struct{})}
+		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, size: w.cfg.Pack, compression: w.cfg.Compression, done: make(chan struct{})}
 		w.queue = append(w.queue, b)
 	}
 	offset = len(b.messages)

@@ -21,6 +21,9 @@ type WriterConfig struct {
 	// Pack is how many messages share an entry, 1 to 4096. Default 1. Packs cost a fraction of the server's time and
 	// memory; groups lease and settle them whole, so that more comes again after a crash.
 	Pack int
+	// Compression of packs: codec.Zstd makes those of similar messages a fraction of their size, on the wire and in the server, for
+	// some of this client's and each reader's time. Default: none. Readers from before it find such packs undecodable.
+	Compression codec.Compression
 	// Producer names a producer whose numbers are positions of its source: exactly once after any pause, by AppendAt
 	// only. Default: an unnamed producer, exactly once while it lives.
 	Producer string
@@ -98,6 +101,8 @@ func (c *WriterConfig) validate() error {
 	}
 	check(c.Pack >= 1 && c.Pack <= codec.MaxPack, "Pack %d: 1 to %d", c.Pack, codec.MaxPack)
 	check(c.Exclusive == (c.Mint != nil), "Exclusive and Mint go together: give it the mint of a node lease (Client.LeaseNode)")
+	check(c.Compression <= codec.Zstd, "Compression %d: codec.NoCompression or codec.Zstd", c.Compression)
+	check(c.Compression == codec.NoCompression || c.Pack > 1, "Compression: only packs are compressed; set Pack, 100 for instance")
 	check(!c.Exclusive || c.Pack == 1, "Pack %d: the wire of an exclusive stream has no packs", c.Pack)
 	check(!c.Exclusive || c.Producer == "", "Producer %s: on an exclusive stream the ids are the record of what was appended", c.Producer)
 	check(!c.Keyed || c.Pack == 1, "Pack %d: a keyed stream has no packs, each version is an entry", c.Pack)

@@ -1,10 +1,13 @@
 // Messages, packs and entries: sections 2 to 5 of codec/FORMAT.md. Every string is a Buffer, since it need not be UTF-8.
 
+import zlib from 'node:zlib';
+
 import { FormatError, formatEntryId, formatPosition, hostId, parseId, serverId } from './ids.mjs';
 import { arrayHead, bin, mapHead, Scanner, str, uint } from './msgpack.mjs';
 
 const VERSION = 1;
 export const MAX_PACK = 4096;
+const MAX_INFLATED = 8 << 20;
 const LIMITS = { type: 255, key: 1024, headers: 64, headerKey: 255, headerValue: 8192 };
 
 // ---- section 2 and 3: the message -----------------------------------------
@@ -85,9 +88,9 @@ export function decodePack(buf) {
   const count = s.want('int', 'want a count');
   if (count.value < 1 || count.value > MAX_PACK) throw new FormatError('want a count', count.start);
   const compression = s.want('int', 'want a compression');
-  if (compression.value !== 0) throw new FormatError('compressed by a newer version', compression.start);
+  if (![0, 1].includes(compression.value)) throw new FormatError('compressed by a newer version', compression.start);
   const body = s.want('bin', 'body: want bytes');
-  const messages = new Scanner(buf, s.at, s.at + body.n);
+  const messages = compression.value === 0 ? new Scanner(buf, s.at, s.at + body.n) : inflated(buf, s.at, s.at + body.n);
   s.bytes(body.n);
   for (let i = 4; i < n; i++) s.skip();
   if (s.at < buf.length) throw new FormatError('bytes after the pack', s.at);
@@ -96,6 +99,15 @@ export function decodePack(buf) {
   while (all.length < count.value) all.push(readMessage(messages));
   if (messages.at < messages.end) throw new FormatError('bytes after the last message', messages.at);
   return all;
+}
+
+function inflated(buf, at, end) {
+  if (!zlib.zstdDecompressSync) throw new FormatError('compressed by zstd, which Node.js reads from 22.15 on', at);
+  try {
+    return new Scanner(zlib.zstdDecompressSync(buf.subarray(at, end), { maxOutputLength: MAX_INFLATED }));
+  } catch (err) {
+    throw new FormatError(`no zstd frame: ${err.message}`, at);
+  }
 }
 
 /** The bytes of a field b, of encoded messages. */

@@ -50,7 +50,7 @@ func fill(t *testing.T, e *site) {
 	require.NoError(t, err)
 	id, err := codec.Parse(string(e.identity.Brand) + "0JZGkPAIoeX")
 	require.NoError(t, err)
-	pack, err := codec.AppendPack(nil, 2, append(good, good...))
+	pack, err := codec.AppendPack(nil, 2, append(good, good...), codec.NoCompression)
 	require.NoError(t, err)
 
 	e.xadd(t, "0-1", "m", string(good))                // before the time of ids
@@ -116,7 +116,7 @@ func TestReadJudgesBrokenBytesAlike(t *testing.T) {
 		[2]string{"m", "\x96\x01\xa0\xa0\x80\xc4\x00" + string(nested(64))},
 		[2]string{"m", "\x96\x01\xa0\xa0\x80\xc4\x00" + string(nested(65))},
 		[2]string{"m", "\x95\x01\xa0\xa0\xde\x00\x41" + strings.Repeat("\xa1h\xa1v", 65) + "\xc4\x00"})
-	short, err := codec.AppendPack(nil, 7, body)
+	short, err := codec.AppendPack(nil, 7, body, codec.NoCompression)
 	require.NoError(t, err)
 	seeds = append(seeds, [2]string{"b", string(short)})
 	for _, seed := range seeds {
@@ -203,7 +203,7 @@ func TestReadHostOrder(t *testing.T) {
 		e.declare(t, brand+tier.ExclusiveMark)
 		good, err := codec.AppendMessage(nil, &codec.Message{Type: "t", Key: "k"})
 		require.NoError(t, err)
-		pack, err := codec.AppendPack(nil, 2, append(good, good...))
+		pack, err := codec.AppendPack(nil, 2, append(good, good...), codec.NoCompression)
 		require.NoError(t, err)
 		e.xadd(t, "1704117200000-1620567", "m", string(good), "id", brand+"000xY9Wvvcd")
 		e.xadd(t, "1704117200000-1620568", "m", string(good), "id", brand+"000xY9Wvvcd") // not its entry

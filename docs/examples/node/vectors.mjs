@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import zlib from 'node:zlib';
 import { decodeMessage, decodePack, encodeMessage, encodePack, records } from './format.mjs';
 import { partition } from './partition.mjs';
 import { formatEntryId, formatId, FormatError, hostEntry, hostId, parseEntryId, parseId, parts, serverEntry, serverId } from './ids.mjs';
@@ -52,6 +53,10 @@ const checks = {
   pack(v) {
     assert.deepEqual(decodePack(bytes(v.hex)).map(shown), v.messages.map(wanted));
     if (v.writes) assert.equal(hex(encodePack(v.messages.map((m) => encodeMessage(given(m))))), squeezed(v.hex));
+  },
+  'compressed pack'(v) {
+    if (zlib.zstdDecompressSync) checks.pack(v);
+    else assert.throws(() => decodePack(bytes(v.hex)), { message: /zstd/ });
   },
   'bad pack': (v) => refused(decodePack, v),
   entry(v) {

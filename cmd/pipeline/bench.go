@@ -213,10 +213,10 @@ func (b *benching) table() string {
 			r.Work, show.Number(int64(r.PerSecond)), r.Ceiling + " " + show.Number(int64(r.CeilingPerSecond)),
 			fmt.Sprintf("%.2f", r.Ratio), fmt.Sprintf("%.2f to %.2f", r.RatioMin, r.RatioMax),
 			milliseconds(r.P50), milliseconds(r.P99), milliseconds(r.P999),
-			fmt.Sprintf("%.2f us", r.Server), fmt.Sprintf("%.2f us", r.Client), fmt.Sprintf("%.1f", r.Allocs), fmt.Sprintf("%.0f B", r.ServerBytes),
+			fmt.Sprintf("%.2f us (%.2f)", r.Server, r.Server/r.CeilingServer), fmt.Sprintf("%.2f us", r.Client), fmt.Sprintf("%.1f", r.Allocs), fmt.Sprintf("%.0f B", r.ServerBytes),
 		})
 	}
-	text := show.Table(narrowed(rows, b.app.width(), 6)) + "\n"
+	text := show.Table(narrowed(rows, b.app.width(), 6)) + "\nSERVER, CLIENT: CPU time for a message; in brackets the ratio to the server's of the ceiling\n"
 	told := map[string]bool{}
 	for i := range b.group.Works {
 		if name, what := b.group.Works[i].Ceiling(); !told[name] {

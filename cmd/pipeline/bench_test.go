@@ -62,7 +62,7 @@ func TestBenchText(t *testing.T) {
 	require.Empty(t, r.errOut)
 	for _, want := range []string{
 		`(?m)^WORK +PER SECOND +CEILING +RATIO `,
-		`(?m)^stream-publish +[\d,]+ +P [\d,]+ +\d+\.\d\d +\d+\.\d\d to \d+\.\d\d +- +- +- +\d+\.\d\d us `,
+		`(?m)^stream-publish +[\d,]+ +P [\d,]+ +\d+\.\d\d +\d+\.\d\d to \d+\.\d\d +- +- +- +\d+\.\d\d us \(\d+\.\d\d\) `,
 		`(?m)^stream +[\d,]+ +E [\d,]+ +\d+\.\d\d +\d+\.\d\d to \d+\.\d\d +\d+\.\d\d ms `,
 		`(?m)^P: XADD of one field, 100 a write`,
 		`(?m)^stream at 1,000 a second, with raw commands: P50 `,
@@ -99,6 +99,7 @@ func TestBenchOnServer(t *testing.T) {
 	require.Contains(t, r.errOut, "--persistence is of the server that bench runs itself")
 }
 
+// TestBenchInterrupted: nothing is left then, neither at a server that was given nor of one of its own.
 func TestBenchInterrupted(t *testing.T) {
 	t.Parallel()
 	p := onShared(t)
@@ -112,4 +113,20 @@ func TestBenchInterrupted(t *testing.T) {
 	left, err := tiertest.Dial(t, shared).KeysBelow(t.Context(), "emq:{"+scope+"}")
 	require.NoError(t, err)
 	require.Empty(t, left)
+
+	p = alone(t)
+	temp := filepath.Join(p.dir, "tmp")
+	require.NoError(t, os.Mkdir(temp, 0o700))
+	p.env = append(p.env, "TMPDIR="+temp)
+	running = p.start("bench", "stream", "--count", "100000", "--rounds", "100")
+	tiertest.Eventually(t, limit/2, func() (bool, string) {
+		sockets, _ := filepath.Glob(filepath.Join(temp, "*", "server.sock"))
+		return len(sockets) == 1, "it has not started a server"
+	})
+	r = running.interrupted()
+	require.Equal(t, 130, r.code, r.errOut)
+	require.Empty(t, r.errOut)
+	leftover, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	require.Empty(t, leftover)
 }

@@ -33,10 +33,9 @@ test: ## install what the tests need, and run them all (on a Valkey and a Redis 
 	$(GO) test -C retention/archive/arrowtest . # a module of its own, for a reader of Parquet that did not write it
 	$(GO) test -C examples/totals . # a module of its own; SQLite takes minutes to compile with -race
 
-ci: ## what CI runs: lint, tidy, test (with the seeds of all fuzz targets), demo
+ci: ## what CI runs: test (with the seeds of all fuzz targets), lint and tidy while tests wait, demo
 	scripts/setup test
-	@$(MAKE) --no-print-directory lint tidy
-	@$(MAKE) --no-print-directory test
+	@nice -n 19 $(MAKE) --no-print-directory lint tidy & $(MAKE) --no-print-directory test; tested=$$?; wait $$! && exit $$tested
 	@$(MAKE) --no-print-directory demo
 
 soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=n repeats an order; CHAOS=100000 messages of each order; JOBS=50000 jobs whose workers are killed

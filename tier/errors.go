@@ -53,6 +53,7 @@ var (
 	ErrCrowded       = &Class{Code: "max" /* "ERR max number of clients reached": it has no code of its own */, Reaction: BackOff, Advice: "the server has no connection left: raise maxclients, or close idle clients"}
 	ErrNoReplicas    = &Class{Code: "NOREPLICAS", Reaction: BackOff, Advice: "too few replicas follow for the server to take writes: start them, or lower min-replicas-to-write"}
 	ErrNotReplicated = &Class{Code: "WAIT", Reaction: BackOff, Advice: "too few replicas have what was written, which is lost if the primary fails now: look at INFO replication, start replicas, or ask for fewer", unknown: true}
+	ErrNotSynced     = &Class{Code: "WAITAOF", Reaction: BackOff, Advice: "what was written is not yet on the disks that were asked for, and is lost if the machine fails now: the server needs appendonly yes with an appendfsync other than no, and to be Valkey, or Redis 7.2 or later", unknown: true}
 	ErrStoreFull     = &Class{Code: "OOM", Reaction: BackOff, Advice: "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"}
 	ErrMisconf       = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
 	ErrPermission    = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}

@@ -10,7 +10,7 @@
 // them, or, of an exclusive stream, its one writer. Duplicates: an append whose reply was lost is repeated by the writer
 // without effect, so that it stands once; what the writer cannot find out it says (tier.OutcomeUnknown);
 // [Writer.AppendOnce] is for what callers repeat. Members get each entry at least once. Durability is the server's: an
-// acknowledged append is as safe as its append-only file and replicas make it; WriterConfig.Replicas waits for them.
+// acknowledged append is as safe as its append-only file and replicas make it; WriterConfig.Replicas and WriterConfig.Fsync wait for them.
 //
 // A stream of packs (several messages an entry) reads like one of plain entries; groups lease and settle it entry by
 // entry, so that the messages of a pack come again together.

@@ -215,17 +215,18 @@ func (w *Writer) round(ctx context.Context) {
 	w.out.absorb(w.send(ctx, calls...), w.cfg.RetryFor)
 }
 
-// replicaWait is how long one write waits for replicas.
-const replicaWait = time.Second
+// durableWait is how long one write waits for replicas and disks.
+const durableWait = time.Second
 
-// send sends calls in one write. What too few replicas have is not answered yet.
+// send sends calls in one write. What is not as durable as is asked is not answered yet.
 func (w *Writer) send(ctx context.Context, calls ...tier.Call) []answer {
 	start := time.Now()
 	defer func() { w.metrics.roundTrip.Observe(time.Since(start).Seconds()) }()
-	if w.cfg.Replicas == 0 {
+	durability := tier.Durability{Replicas: w.cfg.Replicas, Fsync: w.cfg.Fsync}
+	if durability == (tier.Durability{}) {
 		return answersOf(w.place.client.RunMulti(ctx, calls...))
 	}
-	results, err := w.place.client.RunReplicated(ctx, w.cfg.Replicas, replicaWait, calls...)
+	results, err := w.place.client.RunDurable(ctx, durability, durableWait, calls...)
 	answers := answersOf(results)
 	for i := range answers {
 		if err != nil && answers[i].receipt.count > 0 {

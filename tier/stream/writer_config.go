@@ -55,6 +55,11 @@ type WriterConfig struct {
 	// RetryFor; then it ends with tier.ErrNotReplicated, of unknown outcome. An acknowledged append survives the primary if a
 	// replica that confirmed it is promoted.
 	Replicas int
+	// Fsync says that the server, and so many replicas as Replicas says, must have an append on disk before it is acknowledged. Default:
+	// memory does, and appendfsync says how soon the disk follows. With appendfsync everysec a write waits up to a second, in which
+	// others gather; with always it costs the server a sync a call. It takes WAITAOF, of Valkey and of Redis 7.2, and an
+	// append-only file. Where there is none the call ends as it does without replicas, with tier.ErrNotSynced.
+	Fsync bool
 	// Registerer takes the metrics. Nil: none.
 	Registerer prometheus.Registerer
 }

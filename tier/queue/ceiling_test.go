@@ -100,6 +100,25 @@ func TestCeilingWakes(t *testing.T) {
 	}
 }
 
+// TestFullLaneOpens: a lane whose ceiling was taken up by a job that another program deletes has its turn again when its lease has ended.
+func TestFullLaneOpens(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		_, err := f.jobs.SetLane(f.ctx, "a", 0, 1)
+		require.NoError(t, err)
+		ids := f.enqueue("a", "a")
+		f.read(f.join(f.workers), 1)
+		m := f.join(f.workers)
+		f.none(m)
+		f.do("XDEL", f.queue.LaneKey("a"), entryIn(f.text("HGET", f.queue.JobsKey(), ids[0].String())))
+		f.age("a")
+		taken, _ := f.takeOver(f.join(f.workers), 10, 0)
+		require.Empty(t, taken)
+		require.Equal(t, ids[1:], idsOf(f.read(m, 1)))
+		require.NoError(t, f.jobs.Remove(f.ctx, ids[0]))
+	})
+}
+
 // TestCeilingCounts: what is counted for the ceiling of a queue is made good by whoever looks for what leases have ended, and by
 // setting the ceiling again, and until then the audit tells of it; a queue may have more lanes than one call counts.
 func TestCeilingCounts(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 
 // Check audits a queue: that keys hold their types; that each job is in the one place that its row says, and nothing elsewhere
 // is of a job without a row, notes neither; that what lanes hold are jobs, that active ones are looked at when their leases end, and that lanes
-// with ready ones have their turn; that workers have a number and a beat; that schedules can be read and are due some time;
+// with ready ones have their turn; that unique keys are those of jobs that have not ended, or of a period, and what is cancelled is active; that workers have a number and a beat; that schedules can be read and are due some time;
 // that who waits for children waits for some that are there, see [Stuck], and that nothing is kept of children whose parent is no more. The
 // error joins a *tier.Finding for each broken invariant, or is that of the server. Nothing is changed; the queue may be at work.
 func Check(ctx context.Context, client *tier.Client, queue string) error {
@@ -33,7 +33,7 @@ func Check(ctx context.Context, client *tier.Client, queue string) error {
 	if err != nil || len(c.findings) > 0 {
 		return errors.Join(append(c.findings, err)...)
 	}
-	for _, audit := range []func(context.Context) error{c.rows, c.places, c.lanes, c.active, c.workers, c.schedules, c.flows} {
+	for _, audit := range []func(context.Context) error{c.rows, c.places, c.lanes, c.active, c.holds, c.workers, c.schedules, c.flows} {
 		if err := audit(ctx); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (c *check) types(ctx context.Context) error {
 	q := c.queue
 	want := map[string]string{
 		q.QueueKey(): "hash", q.LanesKey(): "hash", q.JobsKey(): "hash", q.BodiesKey(): "hash", q.NotesKey(): "hash", q.WorkersKey(): "hash",
-		q.RingKey(): "zset", q.LeasedKey(): "zset", q.JobsDueKey(): "zset", q.BuriedKey(): "zset", q.LimitedKey(): "zset", q.BucketsKey(): "hash", q.ActiveKey(): "hash", q.UniqueKey(): "hash", q.WakeKey(): "list",
+		q.RingKey(): "zset", q.LeasedKey(): "zset", q.JobsDueKey(): "zset", q.BuriedKey(): "zset", q.LimitedKey(): "zset", q.BucketsKey(): "hash", q.ActiveKey(): "hash", q.UniqueKey(): "hash", q.CancelledKey(): "hash", q.WakeKey(): "list",
 		q.SchedulesKey(): "hash", q.OccurrencesKey(): "zset",
 		q.WaitingKey(): "zset", q.OutboxKey(): "stream", q.Events().LogKey(): "stream",
 	}

@@ -55,7 +55,17 @@ var damages = map[string]struct {
 	"a beat":             {func(f *fixture, _ jobsOf) { f.do("HSET", f.queue.WorkersKey(), "w-1", "1") }, "w-1 has a number or a beat, and not both"},
 	"a lane's name":      {func(f *fixture, _ jobsOf) { f.do("XADD", f.queue.LaneKey("a b"), "*", "j", "x") }, "is no lane of ours"},
 	"an undeclared date": {func(f *fixture, _ jobsOf) { f.do("ZADD", f.queue.OccurrencesKey(), "1", "s") }, "s is due and was not declared"},
-	"a declaration":      {func(f *fixture, _ jobsOf) { f.do("HSET", f.queue.SchedulesKey(), "s", "x") }, "s cannot be read"},
+	"a unique key": {func(f *fixture, _ jobsOf) {
+		f.do("HSET", f.queue.UniqueKey(), "k", f.minted().String()+" d 1", "p", f.minted().String()+" p 1")
+	}, `"k" is that of JOB`},
+	"a dead job's key":  {func(f *fixture, j jobsOf) { f.do("HSET", f.queue.UniqueKey(), "k", j.dead+" s 1") }, ", which has ended"},
+	"a key of nobody":   {func(f *fixture, _ jobsOf) { f.do("HSET", f.queue.UniqueKey(), "k", "x") }, "which is no job with a key"},
+	"a key for no time": {func(f *fixture, j jobsOf) { f.do("HSET", f.queue.UniqueKey(), "k", j.ready+" p x") }, `"k" has no time`},
+	"cancelled and gone": {func(f *fixture, _ jobsOf) {
+		f.do("HSET", f.queue.CancelledKey(), f.minted().String(), "why")
+	}, "is cancelled, and JOB"},
+	"cancelled and due": {func(f *fixture, j jobsOf) { f.do("HSET", f.queue.CancelledKey(), j.later, "why") }, "is not active"},
+	"a declaration":     {func(f *fixture, _ jobsOf) { f.do("HSET", f.queue.SchedulesKey(), "s", "x") }, "s cannot be read"},
 }
 
 // TestCheckFinds: the audit of a queue that is well finds nothing, and each damage is told.

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/bridge"
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
@@ -76,6 +78,35 @@ func TestFanoutGivesUp(t *testing.T) {
 	}
 	publish(t, f.publisher(t), "t", "more")
 	require.Equal(t, []string{"more"}, acked(t, out, 1))
+}
+
+// TestFanoutAside: what waits in memory to come again has so many bytes, and nothing more is read until some of it has gone.
+func TestFanoutAside(t *testing.T) {
+	t.Parallel()
+	records := make(chan codec.Record, 20)
+	large := make([]byte, 8<<20)
+	for i := range cap(records) {
+		records <- codec.Record{ID: codec.ID{1}, Addr: codec.EntryID{Ms: uint64(i + 1)}, Message: codec.Message{Data: large}}
+	}
+	l := bridge.NewListener(records)
+	read := func() (n int) {
+		for {
+			got, err := l.Read(t.Context(), 1, time.Millisecond)
+			require.NoError(t, err)
+			if len(got) == 0 {
+				return n
+			}
+			n++
+			require.NoError(t, l.Commit(t.Context(), []tier.Ending{{Entry: got[0].Entry, Open: []tier.Open{{Attempt: 1, Delay: time.Duration(got[0].Entry.Ms-1) * time.Hour}}}}))
+		}
+	}
+	require.Equal(t, 8, read())
+	taken, err := l.Due(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, taken.Leased, 1)
+	_, err = l.Settle(t.Context(), []codec.EntryID{taken.Leased[0].Entry})
+	require.NoError(t, err)
+	require.Equal(t, 1, read())
 }
 
 // TestFanoutTrimmed: what was trimmed before it was read is lost to a fan-out, which goes on behind it; a stream that is removed

@@ -21,10 +21,14 @@ type listener struct {
 	mu     sync.Mutex
 	held   map[codec.EntryID]tier.Leased // with the deliveries that count so far
 	parked map[codec.EntryID]time.Time   // of held: when each is due
+	aside  int                           // bytes of these
 }
 
-// maxAside are the messages that are parked at most while new ones are read.
-const maxAside = 4096
+// So many messages, of so many bytes, are parked at most while new ones are read: they are in memory.
+const (
+	maxAside      = 4096
+	maxAsideBytes = 64 << 20
+)
 
 func (l *listener) Name() string         { return l.name }
 func (l *listener) Lease() time.Duration { return stream.DefaultLease }
@@ -72,7 +76,7 @@ func (l *listener) ended(wait *time.Timer) error {
 func (l *listener) isFull() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.parked) >= maxAside
+	return len(l.parked) >= maxAside || l.aside >= maxAsideBytes
 }
 
 func (l *listener) hold(r codec.Record) tier.Leased {
@@ -124,6 +128,9 @@ func (l *listener) Release(_ context.Context, entries []tier.Returned, delay tim
 func (l *listener) park(e codec.EntryID, deliveries int, delay time.Duration) {
 	leased := l.held[e]
 	leased.Deliveries = deliveries
+	if _, already := l.parked[e]; !already {
+		l.aside += leased.Bytes
+	}
 	l.held[e], l.parked[e] = leased, time.Now().Add(delay)
 }
 
@@ -145,6 +152,7 @@ func (l *listener) Due(_ context.Context, n int) (tier.Taken, error) {
 		leased.Deliveries++
 		l.held[e] = leased
 		delete(l.parked, e)
+		l.aside -= leased.Bytes
 		taken.Leased = append(taken.Leased, leased)
 	}
 	taken.Next = l.next(now)

@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -241,6 +242,42 @@ func TestOldPlan(t *testing.T) {
 	require.ErrorContains(t, p.Apply(f.ctx, f.client, topology.ApplyOptions{Destroy: true}), "theirs of "+f.own+"/in would go with it")
 	require.NoError(t, g.Delete(f.ctx))
 	f.apply(none)
+}
+
+// TestDeclaredMeanwhile: what another topology has declared since the plan was made is left to it.
+func TestDeclaredMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	doc := f.document("topology: NAME\nscopes: {SCOPE: {streams: {in: {external: true}}}}\n")
+	other := *doc
+	other.Name = f.own + "2"
+	p := f.plan(doc)
+	require.NoError(t, f.plan(&other).Apply(f.ctx, f.client, topology.ApplyOptions{}))
+	require.ErrorContains(t, p.Apply(f.ctx, f.client, topology.ApplyOptions{}), other.Name+"\" has declared it meanwhile")
+	require.Empty(t, f.plan(&other).Changes)
+}
+
+// TestDrained: what waits to be tried again is waited for.
+func TestDrained(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	doc := f.document("topology: NAME\nscopes: {SCOPE: {streams: {in: {external: true}, out: {}}}}\nstages: {later: {from: SCOPE/in, to: SCOPE/out, backoff: 700ms, func: later}}\n")
+	f.apply(doc)
+	w, err := stream.NewWriter(f.client, stream.WriterConfig{Address: f.own + "/in"})
+	require.NoError(t, err)
+	_, err = w.Append(f.ctx, codec.Message{Key: "k"})
+	require.NoError(t, err)
+	r, err := topology.NewRun(f.client, doc, topology.RunOptions{Options: stage.Options{Funcs: map[string]stage.Func{"later": func(_ context.Context, d *consumer.Delivery) error {
+		if d.Attempt == 1 {
+			return errors.New("not yet")
+		}
+		d.Emit(tier.AppendTo(f.own+"/out", d.Message))
+		return nil
+	}}}})
+	require.NoError(t, err)
+	f.runs(r, func() bool { return r.Drained(f.ctx) == nil })
+	require.EqualValues(t, 1, f.length(f.own+"/out"))
+	f.destroyed()
 }
 
 // TestStates: a stage that reads another stream keeps what it has begun there when the cursor that it had goes; and a scope has one

@@ -91,6 +91,28 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
+// TestRetryAfter: a server says when it is to be asked again, within reason.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	after := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", after)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
+	for text, want := range map[string]time.Duration{"7": 7 * time.Second, "7200": time.Hour, "999999999999": time.Hour} {
+		after = text
+		verdict, pause := consumer.VerdictOf(stage.Ask(t.Context(), stage.Webhook{URL: server.URL}, &consumer.Delivery{}))
+		require.Equal(t, consumer.VerdictRetryAfter, verdict, text)
+		require.Equal(t, want, pause, text)
+	}
+	for _, text := range []string{"", "-1", "soon"} { // as any other failure
+		after = text
+		verdict, _ := consumer.VerdictOf(stage.Ask(t.Context(), stage.Webhook{URL: server.URL}, &consumer.Delivery{}))
+		require.Equal(t, consumer.VerdictRetry, verdict, text)
+	}
+}
+
 func TestFuncsAndJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, tiertest.Shared(t, tiertest.Valkey))

@@ -81,6 +81,11 @@ func Handle(cfg Config, batch []consumer.Delivery) error {
 	return err
 }
 
+// Ask posts a message.
+func Ask(ctx context.Context, cfg Webhook, d *consumer.Delivery) error {
+	return (&compiler{}).newHook(cfg, "", nil).handle(ctx, d)
+}
+
 // RecordsOf are the data of what a reader has; behind "! " an error of a record, behind "!! " of the whole.
 func RecordsOf(r io.Reader, format string) (all []string) {
 	in, err := newRecords(r, format)

@@ -288,3 +288,39 @@ func TestFlushed(t *testing.T) {
 		})
 	}
 }
+
+// TestNumberGivenAnew: a member that was retired has another number than before when it is back: a call of its that was long under way
+// must not pass for one of now.
+func TestNumberGivenAnew(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		m := f.join(f.workers)
+		number := f.text("HGET", f.queue.WorkersKey(), m.Name())
+		f.do("HDEL", f.queue.WorkersKey(), m.Name(), tier.BeatField(m.Name()))
+		_, err := m.Sync(f.ctx)
+		require.NoError(t, err)
+		require.NotEqual(t, number, f.text("HGET", f.queue.WorkersKey(), m.Name()))
+	})
+}
+
+// TestRetriedIsPending: what a dead job came to is gone when it is taken up again, for who asks and for who waits.
+func TestRetriedIsPending(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		id, err := f.jobs.Enqueue(f.ctx, queue.Job{Terms: tier.Terms{Keep: time.Hour}})
+		require.NoError(t, err)
+		m := f.join(f.workers)
+		f.commit(m, dead(f.read(m, 1)[0], "no"))
+		o, err := f.jobs.Wait(f.ctx, id)
+		require.NoError(t, err)
+		require.Equal(t, queue.Outcome{Reason: "no"}, o)
+		_, err = f.jobs.Retry(f.ctx, id)
+		require.NoError(t, err)
+		_, err = f.jobs.Result(f.ctx, id)
+		require.ErrorIs(t, err, queue.ErrPending)
+		f.settle(m, f.read(m, 1)...)
+		o, err = f.jobs.Result(f.ctx, id)
+		require.NoError(t, err)
+		require.True(t, o.Done)
+	})
+}

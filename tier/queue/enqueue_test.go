@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
@@ -39,4 +40,18 @@ func TestEnqueueTogether(t *testing.T) {
 	}
 	require.Len(t, seen, callers*each)
 	f.counts(queue.Counts{Ready: callers * each})
+}
+
+// TestEnqueueRefusedWhole: where a key that is only needed at the end is of another type, nothing is enqueued.
+func TestEnqueueRefusedWhole(t *testing.T) {
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	for _, key := range []string{f.queue.WakeKey(), f.queue.WorkersKey(), f.queue.RingKey(), f.queue.LanesKey(), f.queue.LaneKey("a"), f.queue.JobsKey()} {
+		f.do("SET", key, "of another program")
+		jobs := f.newClient(queue.Config{})
+		_, err := jobs.Enqueue(f.ctx, queue.Job{Lane: "a"})
+		require.ErrorIs(t, err, tier.ErrWrongType, key)
+		f.do("DEL", key)
+		f.counts(queue.Counts{})
+	}
+	f.enqueue("a")
 }

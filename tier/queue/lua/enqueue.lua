@@ -47,6 +47,7 @@ local there = call('HMGET', jobs, unpack(ids))
 local new = {} -- of each lane: 0 when it is new
 for i = 12, 11 + count do new[i] = call('XLEN', KEYS[i]) == 0 and call('EXISTS', KEYS[i]) == 0 end
 local turns = call('ZMSCORE', ring, unpack(ARGV, first_lane, first_job - 1))
+local deaf = math.floor(call('HLEN', workers) / 2) - call('LLEN', wake) -- workers for whom nobody has rung
 local head = '0'
 for i = 1, count do
   if not turns[i] then
@@ -223,8 +224,7 @@ for lane, name in pairs(filled) do
   end
 end
 for i = 1, #back, 4000 do call('ZADD', ring, unpack(back, i, math.min(#back, i + 3999))) end
-bells = math.min(bells, math.floor(call('HLEN', workers) / 2) - call('LLEN', wake))
-for _ = 1, bells do call('RPUSH', wake, '1') end
+for _ = 1, math.min(bells, deaf) do call('RPUSH', wake, '1') end
 publish()
 local answer = table.concat(outcomes)
 call('SET', calls, number .. ' ' .. answer, 'PX', ttl)

@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// TestCeilingsNotice: a ceiling whose server did less than it should fails, and is no number to be compared with.
+func TestCeilingsNotice(t *testing.T) {
+	t.Parallel()
+	client := tiertest.Dial(t, tiertest.Shared(t, tiertest.Valkey))
+	for _, tc := range []struct {
+		ceiling ceiling
+		spoil   []string // a command, whose key is the contestant's
+		want    string
+	}{
+		{ceilingAppend, []string{"SET", "", "text"}, "WRONGTYPE"},
+		{ceilingConsume, []string{"XDEL", "", "7-0"}, "9 of 10 acknowledged and deleted"},
+		{ceilingConsume, []string{"XGROUP", "", rawGroup}, "NOGROUP"},
+		{ceilingJobs, []string{"XDEL", "", "7-0"}, "9 of 10 acknowledged and deleted"},
+		{ceilingRange, []string{"XDEL", "", "7-0"}, "9 of 10 read"},
+	} {
+		t.Run(tc.ceiling.name+" "+tc.spoil[0], func(t *testing.T) {
+			t.Parallel()
+			a, err := enter(t.Context(), client, 100, 0)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, a.leave(t.Context())) }()
+			c := tc.ceiling.make(a)
+			require.NoError(t, c.prepare(t.Context(), 10))
+			words := append([]string(nil), tc.spoil...)
+			words[1] = c.keys()[0]
+			if words[0] == "XGROUP" {
+				words = []string{"XGROUP", "DESTROY", words[1], words[2]}
+			}
+			_, err = a.wire.ask(t.Context(), words...)
+			require.NoError(t, err)
+			require.ErrorContains(t, c.run(t.Context()), tc.want)
+			require.NoError(t, c.clean(t.Context()))
+		})
+	}
+}
+
+// TestCounter: what is not what was sent does not count, and who waits learns that the consumer has ended.
+func TestCounter(t *testing.T) {
+	t.Parallel()
+	c := count(3, 2)
+	handle := func(data string) error {
+		return c.handle(t.Context(), &consumer.Delivery{Record: codec.Record{Message: codec.Message{Data: []byte(data)}}})
+	}
+	require.NoError(t, handle("abc"))
+	require.ErrorContains(t, handle("ab"), "a message of 2 bytes, sent were 3")
+	died := errors.New("died")
+	err := c.wait(t.Context(), inBackground(t.Context(), func(context.Context) error { return died }))
+	require.ErrorIs(t, err, died)
+	require.ErrorContains(t, err, "the consumer has ended, 1 messages are left")
+	require.NoError(t, handle("abc"))
+	running := inBackground(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
+	require.NoError(t, c.wait(t.Context(), running))
+	require.NoError(t, running.end())
+	require.NoError(t, running.end(), "once more")
+}
+
+// TestSettled waits for the server's word, and not for ever.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		left := int64(5)
+		require.NoError(t, settled(t.Context(), func(context.Context) (int64, error) {
+			left--
+			return left, nil
+		}))
+		require.Zero(t, left)
+		begun := time.Now()
+		err := settled(t.Context(), func(context.Context) (int64, error) { return 1, nil })
+		require.ErrorContains(t, err, "what was handled is not settled after 30s")
+		require.Equal(t, late, time.Since(begun))
+	})
+}

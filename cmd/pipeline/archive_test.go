@@ -106,3 +106,39 @@ func TestArchiveRestore(t *testing.T) {
 	require.Equal(t, want, p.ok("range", "shop/quakes").out)
 	p.ok("check", "shop")
 }
+
+// TestArchiveRestorePartitions: a server that has lost all gets a stream with partitions back, one after another, once the scope has them
+// again; what would be in the way of that, or finds nothing, says what to do.
+func TestArchiveRestorePartitions(t *testing.T) {
+	t.Parallel()
+	server := tiertest.Private(t, tiertest.Valkey)
+	p := onServer(t, server.URL())
+	store := "file://" + t.TempDir()
+	p.ok("scope", "partition", "shop", "--count", "2")
+	p.given("{\"k\":\"a\"}\n{\"k\":\"b\"}\n{\"k\":\"c\"}\n{\"k\":\"d\"}\n").ok("produce", "shop/orders", "--format", "json", "--key", "k")
+	want := p.ok("range", "shop/orders").out
+	p.ok("retention", "set", "shop/orders", "--settled", "--archive", store)
+	p.ok("archive", "run", "shop", "--settle", "1ms")
+	raw, err := tiertest.Raw(server)
+	require.NoError(t, err)
+	defer raw.Close()
+	require.NoError(t, raw.Do(t.Context(), raw.B().Flushall().Build()).Error())
+
+	restore := func(address string) result {
+		return p.run("archive", "restore", address, "--store", store, "--yes")
+	}
+	whole := restore("shop/orders")
+	require.Equal(t, 3, whole.code)
+	require.Contains(t, whole.errOut, "the store has no archive of it")
+	early := restore("shop/orders@1")
+	require.Equal(t, 2, early.code)
+	require.Contains(t, early.errOut, "'pipeline scope partition shop --count N'")
+	p.ok("scope", "partition", "shop", "--count", "2")
+	for _, address := range []string{"shop/orders@0", "shop/orders@1"} {
+		require.Zero(t, restore(address).code)
+	}
+	require.Equal(t, want, p.ok("range", "shop/orders").out)
+	p.given("{\"k\":\"a\"}\n").ok("produce", "shop/orders", "--format", "json", "--key", "k")
+	require.Equal(t, "5\n", p.ok("range", "shop/orders", "--count").out)
+	p.ok("check", "shop")
+}

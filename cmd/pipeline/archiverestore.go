@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ import (
 type restoring struct {
 	app     *app
 	addr    tier.Address
+	part    bool // the address is that of a partition
 	store   string
 	from    place
 	confirm confirm
@@ -44,6 +46,7 @@ versions would be wrong, are refused, and so is what a policy would let go at on
 			if r.addr, err = tier.ParseAddress(args[0]); err != nil {
 				return err
 			}
+			r.part = strings.Contains(args[0], "@")
 			if err := r.confirm.possible(); err != nil {
 				return err
 			}
@@ -64,12 +67,22 @@ func (r *restoring) run(ctx context.Context, client *tier.Client) error {
 	if all[0] != r.addr {
 		return usagef("%s has partitions: restore one after another, as in %s@0", r.addr, r.addr)
 	}
+	if err := r.marked(ctx, client); err != nil {
+		return err
+	}
 	archived, err := openArchive(ctx, client, r.addr, r.store)
 	if err != nil {
 		return err
 	}
 	if archived == nil {
 		return noArchive(r.addr, r.addr)
+	}
+	segments, err := archived.Segments(ctx)
+	if err != nil {
+		return err
+	}
+	if segments.Last().IsZero() {
+		return notFound(fmt.Sprintf("%s: the store has no archive of it: check its address (--store); that of a stream with partitions is one of each, as in %s@0", r.addr, r.addr))
 	}
 	if err := r.from.countBack(ctx, client, r.addr); err != nil {
 		return err
@@ -97,6 +110,19 @@ func (r *restoring) run(ctx context.Context, client *tier.Client) error {
 		}
 	}
 	return r.tell(plan)
+}
+
+// marked refuses a partition of a scope that has none: restored there, the stream would keep the scope from getting them.
+func (r *restoring) marked(ctx context.Context, client *tier.Client) error {
+	if !r.part {
+		return nil
+	}
+	of, k := r.addr.Scope[:strings.LastIndexByte(r.addr.Scope, '.')], r.addr.Scope[strings.LastIndexByte(r.addr.Scope, '.')+1:]
+	layout, err := stream.Partitions(ctx, client, of)
+	if err == nil && layout.Count == 0 {
+		err = usagef("scope %s has no partitions, of which this would be number %s: give it as many as it had first, 'pipeline scope partition %s --count N'", of, k, of)
+	}
+	return err
 }
 
 // text says what goes back.

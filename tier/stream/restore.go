@@ -59,6 +59,15 @@ func NewRestoration(ctx context.Context, client *tier.Client, address string) (*
 	d, err := p.known(ctx)
 	switch {
 	case errors.Is(err, ErrNoStream):
+		text, err := hashField(ctx, client, tier.ScopeKey(p.addr.Scope), tier.PartitionField)
+		if err == nil && text != "" {
+			var part tier.Partition
+			part, err = tier.ParsePartition(text)
+			p.mark = part.Declaration()
+		}
+		if err != nil {
+			return nil, err
+		}
 	case err != nil:
 		return nil, err
 	case d.kind == keyed:
@@ -78,11 +87,11 @@ func NewRestoration(ctx context.Context, client *tier.Client, address string) (*
 	if r.newest, err = r.end(ctx); err != nil {
 		return nil, err
 	}
-	top, err := hashField(ctx, client, tier.ScopeKey(p.addr.Scope), tier.TopField(p.addr.Stream))
-	if err == nil && top != "" { // it may have been there before
-		var ahead codec.EntryID
-		ahead, err = codec.ParseEntryID(top)
-		r.log.Last = later(r.log.Last, ahead)
+	if r.log.Last.IsZero() { // it may have been there before
+		var mark string
+		if mark, err = hashField(ctx, client, tier.ScopeKey(p.addr.Scope), tier.TopField(p.addr.Stream)); err == nil && mark != "" {
+			r.log.Last, err = codec.ParseEntryID(mark)
+		}
 	}
 	return r, err
 }

@@ -119,6 +119,32 @@ func TestRestoreBetween(t *testing.T) {
 	require.ErrorIs(t, stale.Stage(f.ctx, []codec.Entry{{ID: all[1299].ID.Next(), Fields: []string{"a", "b"}}}), stream.ErrRestoreMoved)
 }
 
+// TestRestoreOfALogThatIsBehind: one that a failover has set back goes on above what comes back to it; with an id given meanwhile none does,
+// though its entry has gone again.
+func TestRestoreOfALogThatIsBehind(t *testing.T) {
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	f.logged(5)
+	all := f.whole()
+	f.do("DEL", f.log())
+	for _, e := range all[:2] {
+		f.do("XADD", append([]string{f.log(), e.ID.String()}, e.Fields...)...)
+	}
+	r := f.restoration(f.client)
+	require.NoError(t, r.Stage(f.ctx, all[2:]))
+	id := f.logged(1)[0]
+	f.do("XDEL", f.log(), id.String())
+	require.ErrorIs(t, r.Place(f.ctx), stream.ErrRestoreMoved)
+	require.Equal(t, "2", f.length())
+	f.do("DEL", f.log())
+	for _, e := range all[:2] {
+		f.do("XADD", append([]string{f.log(), e.ID.String()}, e.Fields...)...)
+	}
+	r = f.restoration(f.client)
+	require.NoError(t, r.Place(f.ctx))
+	require.Equal(t, all, f.whole())
+	require.GreaterOrEqual(t, entryID(t, f.top()).Compare(all[4].ID), 0)
+}
+
 // top is the last id that the log has given.
 func (f *fixture) top() string {
 	f.t.Helper()
@@ -148,6 +174,7 @@ func TestRestoreAHealedLog(t *testing.T) {
 			now := f.now()
 			require.NoError(t, r.Place(f.ctx))
 			require.Equal(t, entries, f.whole())
+			require.Equal(t, "-1", f.text("TTL", f.log()), "it is not for a day only")
 			top := entryID(t, f.top())
 			require.Positive(t, top.Compare(codec.FloorEntry(now)), "an id that may have been given")
 			require.GreaterOrEqual(t, top.Compare(given), 0, "an id that was given")

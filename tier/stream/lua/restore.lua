@@ -37,14 +37,19 @@ local reach = call('XREVRANGE', staged, '+', '-', 'COUNT', 1)[1]
 if not reach or reach[1] ~= last or call('XLEN', staged) ~= length then
   return {newest == last and 'ok' or 'absent', 0, newest} -- it was done before
 end
-local exists, top, added, deleted, groups = call('EXISTS', log) == 1, declared[4] or '0-0', 0, '0-0', {}
+local exists, mark, added, deleted, groups = call('EXISTS', log) == 1, declared[4] or '0-0', 0, '0-0', {}
+local given, top = '0-0', last
 local info = exists and call('XINFO', 'STREAM', log) or {}
 for i = 1, #info, 2 do
-  if info[i] == 'last-generated-id' and below(top, info[i + 1]) then top = info[i + 1] end
+  if info[i] == 'last-generated-id' then given = info[i + 1] end
   if info[i] == 'entries-added' then added = info[i + 1] end
   if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
 end
-if top ~= seen and top ~= last or not below(newest, last) then return {'changed', 0, ''} end
+if given == '0-0' then given = mark end -- it may have been there before
+for _, id in ipairs({seen, mark}) do
+  if below(top, id) then top = id end
+end
+if given ~= seen and given ~= top or not below(newest, last) then return {'changed', 0, ''} end -- the top is of a slice before
 if exists and newest == '0-0' then groups = call('XINFO', 'GROUPS', log) end
 for _, g in ipairs(groups) do
   if g[6] > 0 then return {'pending', g[6], g[2]} end
@@ -56,7 +61,6 @@ for _, cmd in ipairs({{'XADD', log, '*', 'f', 'v'}, {'XSETID', log, '0-1'}, {'XS
   end
 end
 
-if below(top, last) then top = last end
 if newest ~= '0-0' then
   call('XSETID', log, top, 'ENTRIESADDED', added, 'MAXDELETEDID', '0-1') -- or the next is refused, below what was deleted
   call('XSETID', log, newest) -- down, for ids below the top

@@ -216,6 +216,10 @@ func TestProblems(t *testing.T) {
 		{"a state without its version", streams + "projections: {last: {from: s/in, version: 3}}\nstages: {a: {from: s/in, to: s/out, join: {state: last}}}\n", []string{
 			"4:51: stages.a.join.state: a projection has a state for each version: there is none called last; write last.3",
 		}},
+		{"a value of a window", streams + "stages: {a: {from: s/in, to: s/out, window: {tumbling: 1h, values: {n: counts}}}}\n", []string{
+			"3:72: stages.a.window.values.n: has []: want exactly one of count, sum, mean, min, max, distinct",
+			`3:72: stages.a.window.values.n: it is "counts"; want count, or {sum: EXPRESSION}, and so with mean, min, max, distinct`,
+		}},
 		{"one place for two", "topology: t\nscopes: {s: {streams: {a: {}}}}\nsources:\n  f: {to: s/a, stdin: {}}\n  g: {to: s/a, stdin: {}}\n  h: {to: s/a, http: {listen: 'localhost:80'}}\n  i: {to: s/a, http: {listen: 'localhost:80', path: /i}}\nsinks:\n  x: {from: s/a, file: {path: out/x.jsonl}}\n  y: {from: s/a, file: {path: ./out/x.jsonl}}\n", []string{
 			"5:23: sources.g.stdin: source f reads it; leave one of them out",
 			"7:31: sources.i.http.listen: source h listens there; give one of them another port",

@@ -18,7 +18,7 @@ func TestCheck(t *testing.T) {
 		{"nothing", stage.Config{}, []string{"from: missing: a stream", "no verb", "to: missing"}},
 		{"two verbs", stage.Config{From: "q/raw", To: "q/big", Filter: "true", Func: "f"}, []string{"verbs [filter func]"}},
 		{"another scope", stage.Config{From: "q/raw", To: "r/big", Filter: "true"}, []string{"to: r/big is not in scope q"}},
-		{"an unknown name, with its place", stage.Config{From: "q/raw", To: "q/big", Filter: "data.mag >= mag"}, []string{"filter at 1:13: unknown name mag: an expression sees"}},
+		{"an unknown name, with its place", stage.Config{From: "q/raw", To: "q/big", Filter: "data.mag >= mag"}, []string{"filter at 1:13: unknown name mag: an expression sees id, key, type, time, headers and data: write data.mag for a field of it, 'mag' for the text"}},
 		{"a type, with its place", stage.Config{From: "q/raw", To: "q/big", Filter: "true and\n key + 1 > 2"}, []string{"filter at 2:6: invalid operation: + (mismatched types string and int)"}},
 		{"not a condition", stage.Config{From: "q/raw", To: "q/big", Filter: "key"}, []string{"filter: expected bool, but got string"}},
 		{"a field of a map", stage.Config{From: "q/raw", To: "q/big", Map: &stage.Map{Headers: map[string]stage.Expr{"h": "1 +"}}}, []string{"map.headers.h at 1:3: unexpected token EOF"}},
@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 			Tumbling: 1, Calendar: "day", Zone: "Mars/Base", Values: map[string]stage.Aggregate{"key": {Count: true}, "x": {}},
 		}}, []string{
 			"window: kinds of windows [tumbling calendar]", "window.tumbling: 1ns: want 1ms", `window.zone: "Mars/Base" is not known`,
-			"window.values.key: a result has", "window.values.x: []: want exactly one",
+			"window.values.key: a result has", "window.values.x: has []: want exactly one",
 		}},
 		{"hops", stage.Config{From: "q/raw", To: "q/hours", Window: &stage.Window{
 			Hopping: &stage.Hopping{Size: stage.Duration(3.6e12), Every: stage.Duration(1e9)}, Values: map[string]stage.Aggregate{"n": {Count: true}},

@@ -92,8 +92,8 @@ func problemOf(path []string, err error) Problem {
 	if at, ok := errors.AsType[*file.Error](err); ok {
 		p.Line, p.Column, p.Text = at.Line, at.Column+1, at.Message
 	}
-	if strings.HasPrefix(p.Text, "unknown name ") {
-		p.Text += ": an expression sees id, key, type, time, headers and data"
+	if name, unknown := strings.CutPrefix(p.Text, "unknown name "); unknown {
+		p.Text += fmt.Sprintf(": an expression sees id, key, type, time, headers and data: write data.%.64s for a field of it, '%.64s' for the text", name, name)
 	}
 	return p
 }

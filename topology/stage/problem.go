@@ -16,6 +16,9 @@ type Problem struct {
 }
 
 func (p Problem) Error() string {
+	if len(p.Path) == 0 && p.Line == 0 {
+		return p.Text
+	}
 	at := ""
 	if p.Line > 0 {
 		at = fmt.Sprintf(" at %d:%d", p.Line, p.Column)

@@ -66,7 +66,7 @@ type Aggregate struct {
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (a *Aggregate) UnmarshalText(text []byte) error {
 	if string(text) != "count" {
-		return Problem{Text: "want count, or {sum: EXPRESSION}, as well mean, min, max, distinct"}
+		return Problem{Text: "want count, or {sum: EXPRESSION}, and so with mean, min, max, distinct"}
 	}
 	a.Count = true
 	return nil
@@ -149,7 +149,7 @@ func (w *Window) check(f finder) {
 			f.say("a result has key, start and end of its own: choose another name")
 		}
 		if len(verbs) != 1 {
-			f.say("%v: want exactly one of count, sum, mean, min, max, distinct", verbs)
+			f.say("has %v: want exactly one of count, sum, mean, min, max, distinct", verbs)
 			continue
 		}
 		f.expr(verbs[0], of, anyResult)

@@ -415,3 +415,54 @@ func TestSourceConfig(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// handed is a source that gives these messages, and ends with its subscription.
+type handed []*message.Message
+
+func (h handed) Close() error { return nil }
+
+func (h handed) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		for _, m := range h {
+			select {
+			case out <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+		<-ctx.Done()
+	}()
+	return out, nil
+}
+
+// TestSourceGivesBack: what was taken, and is not known to stand in the stream, is nacked when a run ends.
+func TestSourceGivesBack(t *testing.T) {
+	f := onOne(t)
+	ms := handed{note("no UUID"), note("behind it")}
+	ms[1].UUID = "u"
+	require.ErrorIs(t, f.source(t, ms, byUUID).Run(t.Context()), bridge.ErrNoUUID)
+	select {
+	case <-ms[0].Nacked():
+	default:
+		require.Fail(t, "the source waits for what becomes of it")
+	}
+}
+
+// TestSourceRepeatsLongAgo: what is given again is known as appended, however much was since.
+func TestSourceRepeatsLongAgo(t *testing.T) {
+	f := onOne(t)
+	var ms handed
+	for i := range 4200 {
+		ms = append(ms, with(note("x"), metaOffset, strconv.Itoa(i)))
+	}
+	ms = append(ms, with(note("x"), metaOffset, "5"), with(note("x"), metaOffset, "4200"))
+	ctx, end := context.WithCancel(t.Context())
+	go func() {
+		<-ms[len(ms)-1].Acked()
+		end()
+	}()
+	require.NoError(t, f.source(t, ms, byOffset).Run(ctx))
+	require.Len(t, f.all(t, "poured"), 4201)
+}

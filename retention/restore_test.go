@@ -141,6 +141,16 @@ func TestRestoreCutOff(t *testing.T) {
 	keys, err := a.client.KeysBelow(a.ctx, a.addr.LogKey())
 	require.NoError(t, err)
 	require.NotContains(t, keys, a.addr.RestoreKey())
+
+	a.do("XTRIM", a.addr.LogKey(), "MAXLEN", "0") // one that began elsewhere is not gone on with
+	ctx, cancel = context.WithCancel(a.ctx)
+	r, err = retention.PlanRestore(ctx, a.client, retention.RestoreConfig{Address: a.addr.String(), Archive: archived, From: want[7].Position.Entry, Progress: func(int64) { cancel() }})
+	require.NoError(t, err)
+	require.ErrorIs(t, r.Run(ctx), context.Canceled)
+	r, err = a.planned(retention.RestoreConfig{})
+	require.NoError(t, err)
+	require.NoError(t, r.Run(a.ctx))
+	require.Equal(t, want, a.live())
 }
 
 // TestRestoreRefuses: what would go at once, hide a gap, or get other ids, and what a group has not settled; nothing changes then.

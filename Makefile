@@ -44,7 +44,7 @@ soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=
 	RETENTION_SOAK=60s $(GO) test -race -count=1 -timeout 0 -v -run TestOneReaderUnderFire ./retention
 	PIPELINE_CHANGES=1000 $(GO) test -race -count=1 -timeout 0 -v -run TestPartitionedOwnership ./consumer
 
-bench-peers: ## job queues by turns on one server: ROUNDS=5, MATCH=drain for some, PERSISTENCE=everysec; BENCH=Watermill: its backends
+bench-peers: ## job queues by turns on one server: ROUNDS=5, MATCH=drain for some, PERSISTENCE=everysec; BENCH=Watermill: its backends; BENCH=Streams: NATS and others
 	scripts/setup
 	ROUNDS=$(ROUNDS) MATCH='$(MATCH)' $(GO) test -C benchmarks/peers -run xxx -bench $(or $(BENCH),Jobs) -benchtime 1x -timeout 0 .
 

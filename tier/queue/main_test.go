@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"flag"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,7 +17,10 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-func TestMain(m *testing.M) { tiertest.Main(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // these tests wait for servers more than they work
+	tiertest.Main(m)
+}
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"iter"
 	"slices"
 	"strconv"
@@ -19,7 +20,10 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-func TestMain(m *testing.M) { tiertest.Main(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // these tests wait for servers more than they work
+	tiertest.Main(m)
+}
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

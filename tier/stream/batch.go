@@ -3,7 +3,6 @@ package stream
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -109,13 +108,18 @@ func (b *batch) pack() error {
 	if b.packed != nil {
 		return nil
 	}
+	var body []byte
 	for i := 0; i < len(b.messages); i += b.size {
 		group := b.messages[i:min(i+b.size, len(b.messages))]
-		body, err := codec.AppendPack(nil, len(group), []byte(strings.Join(group, "")), b.compression)
+		body = body[:0]
+		for _, message := range group {
+			body = append(body, message...)
+		}
+		pack, err := codec.AppendPack(nil, len(group), body, b.compression)
 		if err != nil {
 			return fmt.Errorf("stream: pack: %w", err)
 		}
-		b.packed = append(b.packed, strconv.Itoa(len(group)), stringOf(body))
+		b.packed = append(b.packed, strconv.Itoa(len(group)), stringOf(pack))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/echomq/pipeline/codec"
 )
@@ -46,7 +47,7 @@ func (w *Writer) encodeOne(m *codec.Message) (string, error) {
 	if size > w.cfg.MaxMessage+codec.SizeSlack { // too large without encoding it
 		return "", &TooLargeError{What: "message, bytes", Size: size, Limit: w.cfg.MaxMessage}
 	}
-	b, err := codec.AppendMessage(make([]byte, 0, size), m)
+	b, err := codec.AppendMessage(w.shelf.room(size), m)
 	if err != nil {
 		return "", err
 	}
@@ -54,4 +55,29 @@ func (w *Writer) encodeOne(m *codec.Message) (string, error) {
 		return "", &TooLargeError{What: "message, bytes", Size: len(b), Limit: w.cfg.MaxMessage}
 	}
 	return stringOf(b), nil
+}
+
+// A shelf has so many bytes, of which one message takes an eighth at most.
+const shelfBytes = 32 << 10
+
+// shelf holds small encoded messages side by side, so that few cost an allocation. It stays as long as one of them, so each writer has
+// its own: what it was given at one time goes at one time.
+type shelf struct {
+	mu   sync.Mutex
+	free []byte
+}
+
+// room is for a message of so many bytes at most.
+func (s *shelf) room(size int) []byte {
+	if size > shelfBytes/8 {
+		return make([]byte, 0, size)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if size > len(s.free) {
+		s.free = make([]byte, shelfBytes)
+	}
+	room := s.free[:0:size]
+	s.free = s.free[size:]
+	return room
 }

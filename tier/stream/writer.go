@@ -25,6 +25,8 @@ type Writer struct {
 	mu    sync.Mutex
 	queue []*batch // not yet sent; the last may still take messages
 
+	shelf shelf
+
 	line chan struct{} // held by the one who sends
 	out  sender        // of whoever holds the line
 

@@ -30,6 +30,7 @@ const (
 	childInFlight   = 256
 	childDeliveries = 3
 	poisonKey       = "poison" // kills the process that handles it
+	hangKey         = "hang"   // is never done there
 )
 
 // child is the program of such a process: it writes the key of each message that it handles, one a line, and nothing
@@ -56,6 +57,10 @@ func child(address string) int {
 		c, err := consumer.New(consumer.Group(g), func(_ context.Context, d *consumer.Delivery) error {
 			if d.Key == poisonKey {
 				os.Exit(3)
+			}
+			if d.Key == hangKey {
+				<-ctx.Done()
+				return ctx.Err()
 			}
 			// One write, so that a line is whole or not there.
 			_, err := os.Stdout.WriteString(d.Key + "\n")

@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
@@ -23,6 +25,10 @@ func TestAKilledProcessIsRetiredWithoutALoss(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, tiertest.Shared(t, kind))
+			w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: s.addr.String(), Brand: "ORD"})
+			require.NoError(t, err)
+			_, err = w.Append(t.Context(), codec.Message{Key: hangKey})
+			require.NoError(t, err)
 			s.append(n, 1)
 			all := newTally()
 			victim := s.spawn(all)
@@ -49,7 +55,7 @@ func TestAKilledProcessIsRetiredWithoutALoss(t *testing.T) {
 			beat(time.Now().Add(time.Hour)) // those who take it over are not to retire it before they are looked at
 			require.NoError(t, g.Resume(t.Context()))
 			s.run(s.source(), tallied(all), consumer.Config{})
-			all.reach(t, n, patience)
+			all.reach(t, n+1, patience)
 			s.settled(patience)
 			for name := range held {
 				require.Contains(t, s.owners(), name)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -40,18 +39,14 @@ func (p asynqPeer) server(concurrency int, poll time.Duration) *asynq.Server {
 // drains counts up to the last handler; a task is done in the server right after it.
 func (p asynqPeer) drains(concurrency, jobs int) outcome {
 	p.enqueue(16, jobs)()
-	var left atomic.Int64
-	left.Store(int64(jobs))
-	done, srv := make(chan struct{}), p.server(concurrency, 0)
+	all, srv := newCountdown(jobs), p.server(concurrency, 0)
 	defer srv.Shutdown()
 	return p.a.measured(jobs, func() {
 		must(p.a.b, srv.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
-			if left.Add(-1) == 0 {
-				close(done)
-			}
+			all.saw()
 			return nil
 		})))
-		<-done
+		<-all.none
 	})
 }
 

@@ -34,6 +34,24 @@ func parallel(goroutines, n int, f func(i int)) {
 	wg.Wait()
 }
 
+// countdown closes none when so many were seen.
+type countdown struct {
+	left atomic.Int64
+	none chan struct{}
+}
+
+func newCountdown(n int) *countdown {
+	c := &countdown{none: make(chan struct{})}
+	c.left.Store(int64(n))
+	return c
+}
+
+func (c *countdown) saw() {
+	if c.left.Add(-1) == 0 {
+		close(c.none)
+	}
+}
+
 const (
 	jobsASecond = 1000
 	seconds     = 5

@@ -3,7 +3,6 @@ package peers_test
 import (
 	"context"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -94,18 +93,14 @@ func (p own) drains(cfg consumer.Config, jobs, lanes, ceiling int) outcome {
 	defer q.Close(context.Background())
 	p.enqueueMany(q, jobs, 4096, lanes)
 	must(p.a.b, q.SetCeiling(p.a.b.Context(), ceiling))
-	var left atomic.Int64
-	left.Store(int64(jobs))
-	done := make(chan struct{})
+	all := newCountdown(jobs)
 	stop := func() {}
 	o := p.a.measured(jobs, func() {
 		_, stop = p.work(c, cfg, func(context.Context, *consumer.Delivery) error {
-			if left.Add(-1) == 0 {
-				close(done)
-			}
+			all.saw()
 			return nil
 		})
-		<-done
+		<-all.none
 		for rest := int64(1); rest > 0; time.Sleep(time.Millisecond) {
 			var err error
 			rest, err = p.a.db.Do(p.a.b.Context(), p.a.db.B().Hlen().Key(tier.Queue(name).JobsKey()).Build()).AsInt64()

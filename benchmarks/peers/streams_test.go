@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -68,24 +67,6 @@ func (p own) both(pack, messages int) outcome {
 	cancel()
 	running.Wait()
 	return o
-}
-
-// countdown closes none when so many were seen.
-type countdown struct {
-	left atomic.Int64
-	none chan struct{}
-}
-
-func newCountdown(n int) *countdown {
-	c := &countdown{none: make(chan struct{})}
-	c.left.Store(int64(n))
-	return c
-}
-
-func (c *countdown) saw() {
-	if c.left.Add(-1) == 0 {
-		close(c.none)
-	}
 }
 
 // settled waits until the group of a stream has nothing pending.

@@ -119,12 +119,15 @@ func commitmentOf(entries []entry, b *batch, w writes) *commitment {
 		e := &entries[i]
 		c.entries[i] = e.Entry
 		ending := tier.Ending{Entry: e.Entry, Deliveries: e.Deliveries}
-		if i == 0 {
-			ending.Outputs = slices.Clone(w.before)
+		first := next
+		for next < len(b.deliveries) && b.from[next].entry == i {
+			next++
 		}
-		for ; next < len(b.deliveries) && b.from[next].entry == i; next++ {
-			ending.Outputs = append(ending.Outputs, b.deliveries[next].Outputs()...)
+		before := w.before
+		if i > 0 {
+			before = nil
 		}
+		ending.Outputs = emitted(before, b.deliveries[first:next])
 		switch {
 		case i < len(entries)-1:
 		case len(ending.Outputs) == 0:
@@ -142,6 +145,22 @@ func commitmentOf(entries []entry, b *batch, w writes) *commitment {
 		}
 	}
 	return c
+}
+
+// emitted are outputs, and behind them those of deliveries.
+func emitted(before []tier.Output, ds []consumer.Delivery) []tier.Output {
+	if len(before) == 0 && len(ds) == 1 {
+		return slices.Clip(ds[0].Outputs())
+	}
+	n := len(before)
+	for i := range ds {
+		n += len(ds[i].Outputs())
+	}
+	all := append(make([]tier.Output, 0, n), before...)
+	for i := range ds {
+		all = append(all, ds[i].Outputs()...)
+	}
+	return all
 }
 
 // index of a message in its pack, -1 for a plain entry.

@@ -43,9 +43,11 @@ type commitment struct {
 	node     string   // of the scope, once an output appends
 	keys     []string // of targets
 	index    map[string]int
-	declared []string // two for each target
+	declared []string       // two for each target
+	logs     map[string]log // by address
 	body     []string
 	places   [][]int // of each entry, where the outputs begin that are sent as one
+	shelf    shelf
 }
 
 // run makes the call; again when a stream that outputs go to is to be declared first, once for each. It answers the code.
@@ -116,7 +118,8 @@ func (c *commitment) call(ctx context.Context, entries []tier.Ending) (tier.Call
 	for i := range entries {
 		outputs += len(entries[i].Outputs)
 	}
-	c.keys, c.index, c.declared, c.body, c.places = nil, map[string]int{}, nil, make([]string, 0, 2*outputs), nil
+	c.keys, c.index, c.declared, c.logs = nil, map[string]int{}, nil, map[string]log{}
+	c.body, c.places = make([]string, 0, 4*outputs+5*len(entries)), make([][]int, 0, len(entries))
 	messages := 0
 	for i := range entries {
 		e := &entries[i]
@@ -175,7 +178,8 @@ func (c *commitment) letters(ctx context.Context, e *tier.Ending) error {
 
 // placesOf is where the outputs begin that are sent as one: fields of one state that are set one after another. A state of
 // which many change costs the server little then.
-func placesOf(outputs []tier.Output) (places []int) {
+func placesOf(outputs []tier.Output) []int {
+	places := make([]int, 0, len(outputs))
 	for i := range outputs {
 		if i == 0 || outputs[i].Kind != tier.OutputHashSet || outputs[i-1].Kind != tier.OutputHashSet || outputs[i].Target != outputs[i-1].Target {
 			places = append(places, i)
@@ -202,42 +206,64 @@ func (c *commitment) outputs(ctx context.Context, outputs []tier.Output) error {
 
 // output adds one output, and its target.
 func (c *commitment) output(ctx context.Context, o *tier.Output) error {
-	key, err := o.Key(c.place.addr.Scope)
-	if err != nil {
+	if o.Kind != tier.OutputAppend {
+		key, err := o.Key(c.place.addr.Scope)
+		if err == nil {
+			c.add(string(o.Kind), c.target(key, "", ""), o.Member, o.Value)
+		}
 		return err
 	}
-	if o.Kind != tier.OutputAppend {
-		c.add(string(o.Kind), c.target(key, "", ""), o.Member, o.Value)
-		return nil
+	to, ok := c.logs[o.Target]
+	if !ok {
+		var err error
+		if to, err = c.log(ctx, o); err != nil {
+			return err
+		}
+		c.logs[o.Target] = to
+	}
+	index := ""
+	if to.keyed {
+		if o.Message.Key == "" {
+			return fmt.Errorf("stream: %s is keyed: its messages need a key", to.addr)
+		}
+		index = c.target(to.addr.IndexKey(o.Message.Key), "", "")
+	}
+	m, err := codec.AppendMessage(c.shelf.room(o.Message.Size()), &o.Message)
+	if err == nil {
+		c.add(string(o.Kind), to.target, stringOf(m), index)
+	}
+	return err
+}
+
+// log is a stream that outputs append to.
+type log struct {
+	addr   tier.Address
+	keyed  bool
+	target string // its number
+}
+
+// log looks up where an output is appended to, and declares it if nobody has.
+func (c *commitment) log(ctx context.Context, o *tier.Output) (log, error) {
+	key, err := o.Key(c.place.addr.Scope)
+	if err != nil {
+		return log{}, err
 	}
 	p, err := c.place.sibling(o.Target)
 	if err != nil {
-		return err
+		return log{}, err
 	}
 	id, err := p.known(ctx)
 	if errors.Is(err, ErrNoStream) {
 		id, err = p.declare(ctx, "", "")
 	}
 	if err != nil {
-		return err
+		return log{}, err
 	}
 	if id.Exclusive {
-		return fmt.Errorf("stream: %s has one writer, which mints its ids: nothing else can append to it", p.addr)
-	}
-	if id.kind == keyed && o.Message.Key == "" {
-		return fmt.Errorf("stream: %s is keyed: its messages need a key", p.addr)
+		return log{}, fmt.Errorf("stream: %s has one writer, which mints its ids: nothing else can append to it", p.addr)
 	}
 	c.node = strconv.Itoa(id.Node)
-	m, err := codec.AppendMessage(nil, &o.Message)
-	if err != nil {
-		return err
-	}
-	index := ""
-	if id.kind == keyed {
-		index = c.target(p.addr.IndexKey(o.Message.Key), "", "")
-	}
-	c.add(string(o.Kind), c.target(key, tier.StreamField(p.addr.Stream), id.text()), stringOf(m), index)
-	return nil
+	return log{p.addr, id.kind == keyed, c.target(key, tier.StreamField(p.addr.Stream), id.text())}, nil
 }
 
 // target is the number of a key among the targets.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -207,6 +208,48 @@ func TestOutputsRefused(t *testing.T) {
 		}
 		require.Equal(t, "1.5", f.text("ZSCORE", tier.StateKey(scope, "string"), "m"))
 		require.Equal(t, "0", f.text("SISMEMBER", tier.StateKey(scope, "set"), "x"))
+	})
+}
+
+// TestOutputsGoOn: what one commit appends to two streams by turns, of more than there are ids in a millisecond, has ids as a writer's: one
+// after another, each of them an id, and marked where they are ahead of the clock.
+func TestOutputsGoOn(t *testing.T) {
+	t.Parallel()
+	eachAlone(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		f.append(f.writer(stream.WriterConfig{}), 3)
+		plain, keyed := f.at("plain"), f.at("keyed")
+		_, err := keyed.writer(stream.WriterConfig{Keyed: true}).Declare(f.ctx)
+		require.NoError(t, err)
+		o := f.own(f.cursor("c", stream.Head(), time.Minute))
+		endings, n := []tier.Ending{}, 0
+		for _, e := range f.owned(o, 3) {
+			ending := tier.Ending{Entry: e.Entry, Deliveries: 1}
+			for range 1400 {
+				m := codec.Message{Key: fmt.Sprint(n % 7), Data: []byte(fmt.Sprint(n))}
+				ending.Outputs = append(ending.Outputs, tier.AppendTo(plain.address, m), tier.AppendTo(keyed.address, m))
+				n++
+			}
+			endings = append(endings, ending)
+		}
+		require.NoError(t, o.Commit(f.ctx, endings))
+		plain.append(plain.writer(stream.WriterConfig{}), 1) // behind them
+		keyed.append(keyed.writer(stream.WriterConfig{Keyed: true}), 1)
+		for _, to := range []*fixture{plain, keyed} {
+			records := to.all()
+			require.Len(t, records, n+1)
+			count := map[string]int{}
+			for i, r := range records[:n] {
+				require.False(t, r.ID.IsZero(), "record %d is foreign", i)
+				require.Less(t, r.Addr.Seq, uint64(4096))
+				require.Equal(t, fmt.Sprint(i), string(r.Data))
+				count[r.Key]++
+			}
+			for key, want := range count {
+				require.Equal(t, to == keyed, f.text("ZCARD", to.addr().IndexKey(key)) == strconv.Itoa(want), key)
+			}
+		}
+		require.NoError(t, stream.Check(f.ctx, f.client, f.addr().Scope))
 	})
 }
 

@@ -2,7 +2,6 @@ package stage
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -25,8 +24,8 @@ type env struct {
 	vars   map[string]any
 	vm     vm.VM
 	meter  meter
-	read   bool // data is decoded
-	filled bool // all variables are set
+	read   bool      // data is decoded
+	filled variables // that are set
 	err    error
 	out    []tier.Output // of the message
 }
@@ -39,21 +38,38 @@ func newEnv() *env {
 
 // set turns to another message. What a program needs of it is decoded when it is asked for, once.
 func (e *env) set(r *codec.Record) {
-	e.record, e.read, e.filled, e.err = r, false, false, nil
+	e.record, e.read, e.filled, e.err = r, false, 0, nil
 	e.vars["joined"], e.vars["state"], e.out = nil, nil, e.out[:0]
 }
 
-// fill sets the variables.
-func (e *env) fill() error {
-	if err := e.decode(); err != nil {
-		return err
+// fill sets variables.
+func (e *env) fill(of variables) error {
+	if of&varData != 0 {
+		if err := e.decode(); err != nil {
+			return err
+		}
 	}
 	r := e.record
-	headers := make(map[string]string, len(r.Headers))
-	for _, h := range r.Headers {
-		headers[h.Key] = h.Value
+	if of&varID != 0 {
+		e.vars["id"] = r.ID.String()
 	}
-	e.vars["id"], e.vars["key"], e.vars["type"], e.vars["time"], e.vars["headers"] = r.ID.String(), r.Key, r.Type, appended(r), headers
+	if of&varKey != 0 {
+		e.vars["key"] = r.Key
+	}
+	if of&varType != 0 {
+		e.vars["type"] = r.Type
+	}
+	if of&varTime != 0 {
+		e.vars["time"] = appended(r)
+	}
+	if of&varHeaders != 0 {
+		headers := make(map[string]string, len(r.Headers))
+		for _, h := range r.Headers {
+			headers[h.Key] = h.Value
+		}
+		e.vars["headers"] = headers
+	}
+	e.filled |= of
 	return nil
 }
 
@@ -75,15 +91,14 @@ func (e *env) data() any {
 }
 
 // run runs a program. A panic of the machine is the program's error.
-func (e *env) run(code *vm.Program) (any, error) {
-	if !e.filled {
-		if err := e.fill(); err != nil {
+func (e *env) run(p *program) (any, error) {
+	if missing := p.sees &^ e.filled; missing != 0 {
+		if err := e.fill(missing); err != nil {
 			return nil, err
 		}
-		e.filled = true
 	}
 	e.meter.begin(len(e.record.Data))
-	return e.vm.Run(code, e.vars)
+	return e.vm.Run(p.code, e.vars)
 }
 
 // lookUp is data.a.b.
@@ -154,74 +169,6 @@ func decodeData(m *codec.Message) (any, error) {
 	return v, nil
 }
 
-// decodeJSON reads one value. Integers stay integers as far as 64 bits hold them.
-func decodeJSON(data []byte) (any, error) {
-	if !longNumber(data) {
-		var v any
-		err := json.Unmarshal(data, &v) // which is cheaper, and a float64 has all integers of so few digits
-		return plain(v), err
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, err
-	}
-	if len(bytes.TrimSpace(data[dec.InputOffset():])) > 0 {
-		return nil, errors.New("more than one value")
-	}
-	return plain(v), nil
-}
-
-// longNumber tells whether there are so many digits in a row that a float64 may not have the integer.
-func longNumber(data []byte) bool {
-	digits := 0
-	for _, b := range data {
-		if digits++; b < '0' || b > '9' {
-			digits = 0
-		} else if digits > 15 {
-			return true
-		}
-	}
-	return false
-}
-
-// plain makes the types of numbers few: int and float64, so that expressions need not tell more apart.
-func plain(v any) any {
-	switch x := v.(type) {
-	case json.Number:
-		if n, err := strconv.Atoi(string(x)); err == nil {
-			return n
-		}
-		f, _ := x.Float64()
-		return f
-	case int64:
-		return int(x)
-	case uint64:
-		if x <= math.MaxInt {
-			return int(x)
-		}
-		return float64(x)
-	case float32:
-		return plain(float64(x))
-	case float64:
-		if n := int(x); math.Abs(x) < 1e15 && float64(n) == x {
-			return n
-		}
-	case []byte:
-		return string(x)
-	case []any:
-		for i := range x {
-			x[i] = plain(x[i])
-		}
-	case map[string]any:
-		for k, e := range x {
-			x[k] = plain(e)
-		}
-	}
-	return v
-}
-
 // setData makes a value the payload: a text as it is, anything else as JSON.
 func setData(m *codec.Message, v any) error {
 	m.Format = codec.FormatBytes
@@ -230,7 +177,7 @@ func setData(m *codec.Message, v any) error {
 		m.Headers.Set(codec.HeaderContentType, "text/plain")
 		return nil
 	}
-	data, err := json.Marshal(v)
+	data, err := encodeJSON(v)
 	if err != nil {
 		return consumer.Permanent(fmt.Errorf("stage: the result is no JSON: %w", err))
 	}

@@ -106,3 +106,6 @@ func RecordsOf(r io.Reader, format string) (all []string) {
 		}
 	}
 }
+
+// DecodeJSON and EncodeJSON are how data is read and written.
+var DecodeJSON, EncodeJSON = decodeJSON, encodeJSON

@@ -48,6 +48,7 @@ type program struct {
 	text  Expr
 	code  *vm.Program
 	want  result
+	sees  variables
 	field []string // data.a.b, which needs no program; nil: it does
 }
 
@@ -83,7 +84,7 @@ func compile(path []string, text Expr, want result) (*program, Problems) {
 	if err != nil {
 		return nil, Problems{problemOf(path, err)}
 	}
-	p.code, p.field = code, fieldOf(code.Node())
+	p.code, p.sees, p.field = code, variablesOf(code.Node()), fieldOf(code.Node())
 	return p, nil
 }
 
@@ -120,7 +121,7 @@ func (p *program) eval(e *env) (v any, err error) {
 	if p.field != nil {
 		v, err = e.lookUp(p.field)
 	} else {
-		v, err = e.run(p.code)
+		v, err = e.run(p)
 	}
 	if err == nil && p.want == boolResult {
 		if _, ok := v.(bool); !ok {

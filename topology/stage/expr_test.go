@@ -2,6 +2,7 @@ package stage_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,29 @@ func TestPayloads(t *testing.T) {
 	got, err = stage.Eval("data", r)
 	require.NoError(t, err)
 	require.Equal(t, `{"a": 1}`, got)
+}
+
+// TestVariables: an expression sees what it names of its message, and nothing of the one before.
+func TestVariables(t *testing.T) {
+	trial, err := stage.NewTrial("s", stage.Config{From: "s/in", To: "s/out", Map: &stage.Map{
+		Data: `[$env.key, key, get($env, "type"), headers.h, map([1], {type})[0], $env["headers"].h]`, Key: "id", Type: "string(time.UnixMilli())",
+		Headers: map[string]stage.Expr{"of": "key + headers.h"},
+	}}, stage.TrialOptions{})
+	require.NoError(t, err)
+	defer trial.Close()
+	for i, n := range []string{"1", "2"} {
+		r := record("{}")
+		r.Key, r.Type, r.Headers, r.Addr.Ms = "k"+n, "t"+n, codec.Headers{{Key: "h", Value: "h" + n}}, 1704117200000+uint64(i)
+		r.ID, _ = codec.ServerID("ORD", 1, r.Addr)
+		tried := trial.Try(t.Context(), *r)
+		require.NoError(t, tried.Err)
+		m := tried.Outputs[0].Message
+		require.JSONEq(t, strings.ReplaceAll(`["kN", "kN", "tN", "hN", "tN", "hN"]`, "N", n), string(m.Data))
+		of, _ := m.Headers.Get("of")
+		require.Equal(t, "k"+n+"h"+n, of)
+		require.Equal(t, r.ID.String(), m.Key)
+		require.Equal(t, fmt.Sprint(r.Addr.Ms), m.Type)
+	}
 }
 
 // TestCost has expressions that would take hours, or all memory, and are stopped at once (B86).

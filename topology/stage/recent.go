@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -155,7 +156,7 @@ func (s *batching) decide(e *env, d *consumer.Delivery) error {
 		if s.within > 0 {
 			end = now + s.within
 		}
-		c = s.add("k"+key, end, gathered{Key: key})
+		c = s.add("k"+key, end, gathered{Key: strings.Clone(key)})
 	}
 	c.value.Items, c.value.Bytes = append(c.value.Items, item), c.value.Bytes+len(item)
 	s.changed(c)

@@ -207,7 +207,7 @@ func (w *windowing) add(key string, s span, watermark int64) {
 	case s.end <= watermark:
 		return
 	default:
-		c = w.memory.add(string(w.idOf(key, s.start)), s.end, open{Key: key, Start: s.start, Tallies: make([]tally, len(w.aggregates))})
+		c = w.memory.add(string(w.idOf(key, s.start)), s.end, open{Key: strings.Clone(key), Start: s.start, Tallies: make([]tally, len(w.aggregates))})
 		if w.cfg.Session != 0 {
 			w.sessions[key] = append(w.sessions[key], c)
 		}

@@ -176,10 +176,14 @@ function refuse(kind, target, a, b) -- why an output cannot be written: code, re
     types[target], values[target], emptied[target] = 'none', nil, true
   end
 end
+local fine = {} -- targets that may be appended to, each asked about once: what stands between has no say in it
 for n, e in ipairs(entries) do
   for k, o in ipairs(e.held and e.outputs or {}) do
-    local code, reason = refuse(unpack(o))
-    if code then return {code, 0, n - 1, k - 1, reason} end
+    if not fine[o[2]] or o[1] ~= 'append' or o[4] ~= '' then
+      local code, reason = refuse(unpack(o))
+      if code then return {code, 0, n - 1, k - 1, reason} end
+      fine[o[2]] = o[1] == 'append'
+    end
   end
 end
 for _, cmd in ipairs(rights) do
@@ -187,8 +191,10 @@ for _, cmd in ipairs(rights) do
     return redis.error_reply("NOPERM the user has no permissions to run the '" .. string.lower(cmd[1]) .. "' command")
   end
 end
+local parked = false -- there is something of entries that were parked
 for key, want in pairs({[dead] = 'stream', [open] = 'hash', [retry] = 'zset'}) do
   local is = call('TYPE', key).ok
+  parked = parked or key ~= dead and is ~= 'none'
   if is ~= 'none' and is ~= want then return redis.error_reply('WRONGTYPE Operation against a key holding the wrong kind of value') end
 end
 
@@ -268,11 +274,19 @@ local function seal(log, scope, field, now, ms, seq)
   if seq == 4095 then redis.call('XSETID', log, string.format('%.0f-0', ms + 1)) end
 end
 -- mint end
+local tails, exact = {}, t[1] * 1000 + t[2] / 1000 -- of the targets that were appended to, the last id
 local write = {
   append = function(key, message, index, target)
-    local field, exact = declared[target][1], t[1] * 1000 + t[2] / 1000
-    local id, ms, seq = mint(key, scope, field, '0-0', exact, message)
-    if id then seal(key, scope, field, exact, ms, seq) end
+    local tail, id = tails[target], nil
+    if tail then
+      if tail.seq == 4095 then tail.ms, tail.seq, tail.at = tail.ms + 1, -1, nil end
+      tail.at = tail.at or string.format('%.0f-*', tail.ms)
+      id, tail.seq = call('XADD', key, tail.at, 'm', message), tail.seq + 1
+    else
+      local ms, seq
+      id, ms, seq = mint(key, scope, declared[target][1], '0-0', exact, message)
+      if id then tails[target] = {ms = ms, seq = seq} end
+    end
     if id and index ~= '' then -- the message's key has one version more
       local key = KEYS[first_target + index - 1]
       local newest = call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or 0
@@ -300,7 +314,7 @@ for _, e in ipairs(entries) do
     if e.opened > 0 then
       call('HSET', open, e.id, table.concat(e.row, ' '))
       call('ZADD', retry, string.format('%.0f', e.due), e.id)
-    else
+    elseif parked then
       call('HDEL', open, e.id)
       if owned then call('ZREM', retry, e.id) end
     end
@@ -308,5 +322,6 @@ for _, e in ipairs(entries) do
     done = done + 1
   end
 end
+for target, tail in pairs(tails) do seal(KEYS[first_target + target - 1], scope, declared[target][1], exact, tail.ms, tail.seq) end
 if owned then call('HSET', fence, name .. ':commit', commit, name .. ':at', at, name .. ':above', above, name .. ':passed', passed) end
 return {'ok', done, 0, 0, ''}

@@ -32,26 +32,37 @@ type arena struct {
 const messageKeys = 1000
 
 // enter makes a scope that nobody has. The caller leaves it.
-func enter(ctx context.Context, client *tier.Client, size, atOnce int) (a *arena, err error) {
-	a = &arena{client: client, scope: "bench-" + strings.ToLower(rand.Text()[:10]), size: size, atOnce: atOnce, data: noise(size)}
+func enter(ctx context.Context, client *tier.Client, size, atOnce int) (*arena, error) {
+	scope := newScope()
+	return enterScope(ctx, client, scope, size, atOnce, tier.ScopeKey(scope))
+}
+
+func newScope() string { return "bench-" + strings.ToLower(rand.Text()[:10]) }
+
+// enterScope makes an arena of a scope; what servers do is measured at those of the keys, each of another.
+func enterScope(ctx context.Context, client *tier.Client, scope string, size, atOnce int, keys ...string) (a *arena, err error) {
+	a = &arena{client: client, scope: scope, size: size, atOnce: atOnce, data: noise(size)}
 	for i := range messageKeys {
 		a.customers = append(a.customers, "customer-"+strconv.Itoa(i))
 	}
-	home := tier.ScopeKey(a.scope)
-	if a.wire, err = dial(ctx, client, home); err != nil {
+	if a.wire, err = dial(ctx, client, keys[0]); err != nil {
 		return nil, err
 	}
-	if a.meter, err = NewMeter(ctx, client, home); err != nil {
+	if a.meter, err = NewMeter(ctx, client, keys...); err != nil {
 		a.wire.close()
 		return nil, err
 	}
 	return a, nil
 }
 
-// leave removes the scope, also when ctx has ended.
-func (a *arena) leave(ctx context.Context) error {
+func (a *arena) close() {
 	a.wire.close()
 	a.meter.Close()
+}
+
+// leave removes the scope, also when ctx has ended.
+func (a *arena) leave(ctx context.Context) error {
+	a.close()
 	if err := a.client.DropScope(context.WithoutCancel(ctx), a.scope); err != nil {
 		return fmt.Errorf("bench: scope %s is left over: %w", a.scope, err)
 	}

@@ -198,3 +198,32 @@ func TestChart(t *testing.T) {
 	require.Contains(t, got, "save &#34;&lt;&amp;&gt;&#34;")
 	require.Equal(t, 4, strings.Count(got, "<rect "))
 }
+
+// TestGrowthChart: a line rises as much as its work's costs, over the logarithm of the size.
+func TestGrowthChart(t *testing.T) {
+	t.Parallel()
+	got := bench.GrowthChart([]bench.Point{
+		{Work: "a-x", Axis: "a & b", At: 10, Growth: 1, Server: 2},
+		{Work: "a-x", Axis: "a & b", At: 100, Growth: 1.5, Server: 3},
+		{Work: "a-x", Axis: "a & b", At: 1000, Growth: 2, Server: 4},
+		{Work: "c-x", Axis: "c", At: 1, Growth: 1},
+	})
+	require.True(t, strings.HasPrefix(got, "<svg ") && strings.HasSuffix(got, "</svg>\n"))
+	require.Contains(t, got, `d="M44.0 129.0 254.0 96.5 464.0 64.0"`)
+	require.Contains(t, got, ">a-x 4.00 us, × 2.00<")
+	require.Contains(t, got, "a &amp; b")
+	require.Contains(t, got, ">1,000<")
+}
+
+// TestPoint: growth is that of costs for a message, round for round.
+func TestPoint(t *testing.T) {
+	t.Parallel()
+	server := func(list ...time.Duration) (costs []bench.Cost) {
+		for _, d := range list {
+			costs = append(costs, bench.Cost{Server: d * time.Second, Elapsed: time.Second})
+		}
+		return costs
+	}
+	got := bench.PointOf(server(4, 6, 20), 200, server(1, 2, 5), 100)
+	require.InDeltaSlice(t, []float64{2, 1.5, 2, 200, 3e4}, []float64{got.Growth, got.GrowthMin, got.GrowthMax, got.PerSecond, got.Server}, 1e-9)
+}

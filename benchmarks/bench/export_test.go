@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -22,4 +23,18 @@ func OpenLoop(ctx context.Context, n int, wait bool, send func(ctx context.Conte
 func Medians(count int, work, ceiling []Cost, bytes int64) Result {
 	r := rounds{count: count, work: work, ceiling: ceiling, bytes: bytes}
 	return r.result()
+}
+
+// SizesOf are those of an axis, up to a most.
+func SizesOf(axis string, most int) []int {
+	i := slices.IndexFunc(Axes(), func(a Axis) bool { return a.Name == axis })
+	return Axes()[i].sizes(most)
+}
+
+// EvenScope is a scope whose partitions lie equally on so many nodes, and a key of each of these.
+func EvenScope(nodes int) (scope string, keys []string) { return evenScope(nodes) }
+
+// PointOf is what a size took for so many messages, over what the least took.
+func PointOf(costs []Cost, messages int, least []Cost, leastMessages int) Point {
+	return point(costs, messages, least, leastMessages)
 }

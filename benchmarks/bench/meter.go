@@ -18,20 +18,33 @@ type Cost struct {
 	Allocs, Bytes           uint64
 }
 
-// Meter measures against the server of one key, over a connection of its own.
-type Meter struct{ wire *wire }
-
-// NewMeter connects. The caller closes it.
-func NewMeter(ctx context.Context, client *tier.Client, key string) (*Meter, error) {
-	w, err := dial(ctx, client, key)
-	if err != nil {
-		return nil, err
-	}
-	return &Meter{w}, nil
+// Meter measures against the server of one key, or the servers of several, over connections of its own.
+type Meter struct {
+	wire *wire   // to the server of the first key
+	all  []*wire // that one, too
 }
 
-// Close ends the connection.
-func (m *Meter) Close() { m.wire.close() }
+// NewMeter connects; each key is of another server. The caller closes it.
+func NewMeter(ctx context.Context, client *tier.Client, keys ...string) (*Meter, error) {
+	m := &Meter{}
+	for _, key := range keys {
+		w, err := dial(ctx, client, key)
+		if err != nil {
+			m.Close()
+			return nil, err
+		}
+		m.all = append(m.all, w)
+	}
+	m.wire = m.all[0]
+	return m, nil
+}
+
+// Close ends the connections.
+func (m *Meter) Close() {
+	for _, w := range m.all {
+		w.close()
+	}
+}
 
 // Measure does work and tells what it took. All that this process and the server do meanwhile counts.
 func (m *Meter) Measure(ctx context.Context, work func(context.Context) error) (c Cost, err error) {
@@ -54,30 +67,54 @@ func (m *Meter) Measure(ctx context.Context, work func(context.Context) error) (
 	return c, err
 }
 
-// serverCPU is what the server has used so far, all its threads.
+// serverCPU is what the servers have used so far, all their threads.
 func (m *Meter) serverCPU(ctx context.Context) (total time.Duration, err error) {
-	reply, err := m.wire.ask(ctx, "INFO", "cpu")
+	for _, w := range m.all {
+		used, err := w.serverCPU(ctx)
+		if err != nil {
+			return 0, err
+		}
+		total += used
+	}
+	return total, nil
+}
+
+func (w *wire) serverCPU(ctx context.Context) (total time.Duration, err error) {
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		s, err := w.info(ctx, "cpu", name)
+		if err != nil {
+			return 0, err
+		}
+		total += time.Duration(s * float64(time.Second))
+	}
+	return total, nil
+}
+
+// used is all memory that the first server has in use.
+func (m *Meter) used(ctx context.Context) (int64, error) {
+	n, err := m.wire.info(ctx, "memory", "used_memory")
+	return int64(n), err
+}
+
+// info is a number of a section of INFO.
+func (w *wire) info(ctx context.Context, section, name string) (float64, error) {
+	reply, err := w.ask(ctx, "INFO", section)
 	if err != nil {
 		return 0, err
 	}
 	text, _ := reply.(string)
-	found := 0
 	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name != "used_cpu_user" && name != "used_cpu_sys" {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if key != name {
 			continue
 		}
-		s, err := strconv.ParseFloat(value, 64)
+		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
 			return 0, fmt.Errorf("bench: INFO: %s: %w", name, err)
 		}
-		total += time.Duration(s * float64(time.Second))
-		found++
+		return n, nil
 	}
-	if found != 2 {
-		return 0, fmt.Errorf("bench: INFO cpu does not say what the server has used: %.100q", text)
-	}
-	return total, nil
+	return 0, fmt.Errorf("bench: INFO %s does not say %s: %.100q", section, name, text)
 }
 
 // stored is the memory that keys take at the server, all of their nodes counted.

@@ -7,6 +7,7 @@ import (
 	"github.com/echomq/pipeline/consumer"
 	"github.com/echomq/pipeline/consumer/projection"
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
 )
 
 var projectionWork = Work{
@@ -70,7 +71,7 @@ func (f *folds) clean(ctx context.Context) error {
 func foldLatency(ctx context.Context, a *arena, l *openLoop) (err error) {
 	address := a.address()
 	defer func() { err = errors.Join(err, a.delete(context.WithoutCancel(ctx), address.LogKey())) }()
-	to, err := a.publisher(ctx, address.String(), 1)
+	to, err := a.publisher(ctx, stream.WriterConfig{Address: address.String()})
 	defer func() { err = errors.Join(err, to.end()) }()
 	if err != nil {
 		return err

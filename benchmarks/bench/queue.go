@@ -40,8 +40,12 @@ func (a *arena) job(i int) queue.Job { return queue.Job{Message: a.message(i)} }
 // forget deletes all that there is of the queue, on which nobody works any more. What a client would do, to pause it and to obliterate
 // it, leaves the freeing of memory to a thread of the server, beside what is measured next.
 func (a *arena) forget(ctx context.Context) error {
-	keys, err := a.client.KeysBelow(ctx, strings.TrimSuffix(tier.Queue(a.scope).QueueKey(), ":queue"))
+	keys, err := a.queueKeys(ctx)
 	return errors.Join(err, a.delete(ctx, keys...))
+}
+
+func (a *arena) queueKeys(ctx context.Context) ([]string, error) {
+	return a.client.KeysBelow(ctx, strings.TrimSuffix(tier.Queue(a.scope).QueueKey(), ":queue"))
 }
 
 // enqueues is many callers, each of which waits.

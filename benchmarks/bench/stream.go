@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
 
@@ -77,20 +78,32 @@ func (b *background) ready(ready <-chan struct{}) error {
 	}
 }
 
+// sender is a writer, of one stream or of one with partitions.
+type sender interface {
+	Publish(ctx context.Context, m codec.Message, done func(codec.ID, error)) error
+	Flush(ctx context.Context) error
+	Ready() <-chan struct{}
+	Run(ctx context.Context) error
+}
+
 // publisher is a writer that runs.
 type publisher struct {
-	*stream.Writer
+	sender
 	running *background
 }
 
-func (a *arena) publisher(ctx context.Context, address string, pack int) (*publisher, error) {
-	w, err := stream.NewWriter(a.client, stream.WriterConfig{Address: address, Pack: pack})
+func (a *arena) publisher(ctx context.Context, cfg stream.WriterConfig) (*publisher, error) {
+	w, err := stream.NewWriter(a.client, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := w.Declare(ctx); err != nil {
 		return nil, err
 	}
+	return running(ctx, w)
+}
+
+func running(ctx context.Context, w sender) (*publisher, error) {
 	p := &publisher{w, inBackground(ctx, w.Run)}
 	return p, p.running.ready(w.Ready())
 }
@@ -122,6 +135,7 @@ func (p *publisher) publishAll(ctx context.Context, a *arena, n int) error {
 // publishes is one publisher at full speed.
 type publishes struct {
 	*arena
+	safe    tier.Durability
 	pack, n int
 	log     string
 	to      *publisher
@@ -130,7 +144,7 @@ type publishes struct {
 func (p *publishes) prepare(ctx context.Context, n int) (err error) {
 	address := p.address()
 	p.n, p.log = n, address.LogKey()
-	p.to, err = p.publisher(ctx, address.String(), p.pack)
+	p.to, err = p.publisher(ctx, stream.WriterConfig{Address: address.String(), Pack: p.pack, Replicas: p.safe.Replicas, Fsync: p.safe.Fsync})
 	return err
 }
 
@@ -262,7 +276,12 @@ func (c *counter) wait(ctx context.Context, by *background) error {
 // settled waits until nothing is left of what has been handled. A consumer that is told to stop waits for its last read first, which
 // has nothing to do with how fast it was: so the server is asked, which costs it little for the millisecond or two.
 func settled(ctx context.Context, left func(context.Context) (int64, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, late, fmt.Errorf("bench: what was handled is not settled after %s", late))
+	return none(ctx, "what was handled is not settled", left)
+}
+
+// none waits until nothing is left, late at most.
+func none(ctx context.Context, what string, left func(context.Context) (int64, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, late, fmt.Errorf("bench: %s after %s", what, late))
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -348,7 +367,7 @@ type both struct {
 func (b *both) prepare(ctx context.Context, n int) (err error) {
 	address := b.address()
 	b.n, b.log, b.seen = n, address.LogKey(), count(b.size, n)
-	if b.to, err = b.publisher(ctx, address.String(), b.pack); err != nil {
+	if b.to, err = b.publisher(ctx, stream.WriterConfig{Address: address.String(), Pack: b.pack}); err != nil {
 		return err
 	}
 	b.running, err = b.consumer(ctx, address.String(), b.seen.handle)
@@ -390,7 +409,7 @@ func (b *both) clean(ctx context.Context) error {
 func streamLatency(ctx context.Context, a *arena, l *openLoop, pack int) (err error) {
 	address := a.address()
 	defer func() { err = errors.Join(err, a.delete(context.WithoutCancel(ctx), address.LogKey())) }()
-	to, err := a.publisher(ctx, address.String(), pack)
+	to, err := a.publisher(ctx, stream.WriterConfig{Address: address.String(), Pack: pack})
 	defer func() { err = errors.Join(err, to.end()) }()
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ type benching struct {
 	chart       string
 	json        bool
 	results     []bench.Result
+	growth      growing
 }
 
 func benchCommand(a *app) *cobra.Command {
@@ -35,6 +36,8 @@ func benchCommand(a *app) *cobra.Command {
 		names = append(names, g.Name)
 		list = append(list, fmt.Sprintf("  %-11s%s", g.Name, g.What))
 	}
+	names = append(names, growthWork)
+	list = append(list, fmt.Sprintf("  %-11s%s", growthWork, "what works cost while streams, queues, groups, clusters grow"))
 	cmd := &cobra.Command{
 		Use:   "bench WORK",
 		Short: "Measure how fast this machine is, and how near to what its server can do",
@@ -52,20 +55,34 @@ to be sent.
 
 It runs a server of its own, which keeps nothing unless --persistence says so, and
 leaves nothing behind. With a URL it measures that server, in a scope of its own
-that it removes: at full speed, so not one that others need now.`,
+that it removes: at full speed, so not one that others need now.
+
+growth has no ceiling: it compares a work with itself where there is less. --axis
+says what grows, --most how far, --count how many messages are measured at each
+size, in a round (5,000).`,
 		Example: `  pipeline bench stream
   pipeline bench pack --size 1000 --rounds 9 --chart pack.svg
-  pipeline bench stream --persistence everysec --json`,
+  pipeline bench stream --persistence everysec --json
+  pipeline bench growth --axis length --axis pending --chart growth.svg`,
 		Args: arguments(1, 1, "what to measure: "+orList(names)), ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == growthWork {
+				return b.grow(cmd)
+			}
+			if err := b.growth.notGiven(cmd); err != nil {
+				return err
+			}
 			var ok bool
 			if b.group, ok = bench.Find(args[0]); !ok {
 				return usagef("%.100q cannot be measured: want %s", args[0], orList(names))
 			}
+			if err := bench.CheckPayload(b.cfg.Size, b.cfg.Count); err != nil {
+				return &usageError{err}
+			}
 			if err := b.check(); err != nil {
 				return err
 			}
-			return b.run(cmd.Context())
+			return b.run(cmd.Context(), b.measure)
 		},
 	}
 	f := cmd.Flags()
@@ -76,6 +93,7 @@ that it removes: at full speed, so not one that others need now.`,
 	f.Var(choice(&b.persistence, "no", "everysec", "always"), "persistence", "what the server of its own keeps: no, or an append-only file, synced each second or always (default no)")
 	f.Var(given(&b.chart, "the name of a file"), "chart", "draw the rates and the ceilings into this file, as SVG")
 	f.BoolVar(&b.json, "json", false, "the same as --output json")
+	b.growth.flags(f)
 	_ = cmd.MarkFlagFilename("chart", "svg")
 	return cmd
 }
@@ -88,9 +106,6 @@ func orList(words []string) string {
 
 // check refuses what would fail only after minutes.
 func (b *benching) check() error {
-	if err := bench.CheckPayload(b.cfg.Size, b.cfg.Count); err != nil {
-		return &usageError{err}
-	}
 	if b.json && b.app.output == "text" {
 		return usagef("--json and --output text: give one of them")
 	}
@@ -109,13 +124,14 @@ func (b *benching) check() error {
 	return nil
 }
 
-func (b *benching) run(ctx context.Context) error {
+// run measures at the server of the URL, or at one of its own.
+func (b *benching) run(ctx context.Context, measure func(context.Context, *tier.Client) error) error {
 	url, _, err := b.app.serverURL()
 	if err != nil {
 		return err
 	}
 	if url == "" {
-		return b.onOwnServer(ctx)
+		return b.onOwnServer(ctx, measure)
 	}
 	if b.persistence != "" {
 		return usagef("--persistence is of the server that bench runs itself: the one at the URL has its own")
@@ -123,11 +139,11 @@ func (b *benching) run(ctx context.Context) error {
 	b.cfg.Entered = func(scope string) {
 		b.app.note("measuring at full speed, in the scope %s, which is removed at the end", scope)
 	}
-	return b.app.withClient(ctx, b.measure)
+	return b.app.withClient(ctx, measure)
 }
 
 // onOwnServer measures on a server of which nothing is left behind.
-func (b *benching) onOwnServer(ctx context.Context) (err error) {
+func (b *benching) onOwnServer(ctx context.Context, measure func(context.Context, *tier.Client) error) (err error) {
 	ctx, cancel := b.app.bounded(ctx)
 	defer cancel()
 	defer func() { err = b.app.late(ctx, err) }()
@@ -154,19 +170,14 @@ func (b *benching) onOwnServer(ctx context.Context) (err error) {
 		return err
 	}
 	defer client.Close()
-	return b.measure(ctx, client)
+	return measure(ctx, client)
 }
 
 func (b *benching) measure(ctx context.Context, client *tier.Client) error {
 	a := b.app
 	begun := time.Now()
 	defer a.endProgress()
-	b.cfg.Progress = func(done, total int) {
-		if a.progress.Load() == nil {
-			a.startProgress(int64(total), "message")
-		}
-		a.progress.Load().at(int64(done), done)
-	}
+	b.cfg.Progress = b.progress
 	err := bench.Run(ctx, client, b.group, b.cfg, func(r bench.Result) error {
 		a.done++
 		b.results = append(b.results, r)
@@ -183,6 +194,14 @@ func (b *benching) measure(ctx context.Context, client *tier.Client) error {
 	return b.report(time.Since(begun))
 }
 
+func (b *benching) progress(done, total int) {
+	a := b.app
+	if a.progress.Load() == nil {
+		a.startProgress(int64(total), "message")
+	}
+	a.progress.Load().at(int64(done), done)
+}
+
 // report prints the table, when that is for people, and draws the chart.
 func (b *benching) report(took time.Duration) error {
 	a := b.app
@@ -195,10 +214,15 @@ func (b *benching) report(took time.Duration) error {
 		r := &b.results[0]
 		a.note("%s, %s; %s of %s, %s, medians, in %s", r.ServerName, r.Durability, show.Count(r.Count, "message"), show.Bytes(int64(r.Size)), show.Count(r.Rounds, "round"), show.Duration(took))
 	}
+	return b.draw(bench.Chart(b.results))
+}
+
+// draw writes the chart, if there is to be one.
+func (b *benching) draw(picture string) error {
 	if b.chart == "" {
 		return nil
 	}
-	if err := os.WriteFile(b.chart, []byte(bench.Chart(b.results)), 0o644); err != nil {
+	if err := os.WriteFile(b.chart, []byte(picture), 0o644); err != nil {
 		return fileError("--chart "+b.chart, err)
 	}
 	return nil

@@ -77,6 +77,42 @@ func TestBenchText(t *testing.T) {
 	}
 }
 
+// TestBenchGrowth: a line for each work and size, as a table, as JSON and as a picture; what needs other servers is left out at one
+// that is given.
+func TestBenchGrowth(t *testing.T) {
+	t.Parallel()
+	args := []string{"bench", "growth", "--most", "1000", "--count", "60", "--rounds", "1", "--size", "64"}
+	p := alone(t)
+	r := p.ok(append(args, "--axis", "length", "--axis", "groups", "--json")...)
+	at := map[string][]int{}
+	for _, line := range r.lines() {
+		var got bench.Point
+		require.NoError(t, json.Unmarshal([]byte(line), &got))
+		at[got.Work] = append(at[got.Work], got.At)
+		for _, name := range []string{"axis", "growth", "p50_us", "server_us_per_message", "client_us_per_message", "server_bytes_per_message", "rounds", "durability"} {
+			require.Contains(t, line, `"`+name+`":`)
+		}
+	}
+	for _, work := range []string{"length-append", "length-consume", "length-range", "length-get", "length-trim"} {
+		require.Equal(t, []int{10, 100, 1000}, at[work], work)
+	}
+	require.Equal(t, []int{1, 10}, at["groups-consume"])
+	require.Regexp(t, `messages of 64 B, 1 round, medians, in \S+\n$`, r.errOut)
+
+	r = p.ok(append(args, "--axis", "pending", "--chart", "growth.svg", "--output", "text")...)
+	require.Regexp(t, `(?m)^WORK +AT +GROWTH +OF ROUNDS `, r.out)
+	require.Regexp(t, `(?m)^pending-consume +1,000 +\d+\.\d\d +\d+\.\d\d to \d+\.\d\d +\d+\.\d\d us `, r.out)
+	require.Contains(t, r.out, "pending: entries that the group has not settled")
+	picture, err := os.ReadFile(filepath.Join(p.dir, "growth.svg"))
+	require.NoError(t, err)
+	require.NoError(t, xml.Unmarshal(picture, new(struct{ XMLName xml.Name })))
+	require.Contains(t, string(picture), "pending-consume")
+
+	r = onShared(t).ok(append(args, "--axis", "nodes")...)
+	require.Empty(t, r.out)
+	require.Contains(t, r.errOut, "nodes takes servers that bench starts itself: leave the URL out")
+}
+
 // TestBenchOnServer: at a server that is given it keeps to a scope that is gone afterwards, and says which.
 func TestBenchOnServer(t *testing.T) {
 	t.Parallel()

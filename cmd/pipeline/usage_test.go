@@ -185,6 +185,10 @@ func TestBadInput(t *testing.T) {
 		{"a chart nowhere", "bench stream --chart no/x.svg", "--chart no/x.svg: no such file or directory"},
 		{"a chart without a name", "bench stream --chart=", `--chart "": want the name of a file`},
 		{"persistence", "bench stream --persistence yes", `--persistence "yes": want one of no, everysec, always`},
+		{"no axis", "bench growth --axis disk", `--axis "disk": want length, pending, groups, lanes, consumers or nodes`},
+		{"growth of others", "bench stream --most 2000", "--most is of bench growth"},
+		{"little growth", "bench growth --most 999", `--most "999": want a whole number from 1000 to 10000000`},
+		{"growth at work", "bench growth --concurrency 2", "--concurrency is of the other works"},
 		{"text and JSON", "bench stream --json --output text", "--json and --output text: give one of them"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -36,8 +36,10 @@ func benchCommand(a *app) *cobra.Command {
 		names = append(names, g.Name)
 		list = append(list, fmt.Sprintf("  %-11s%s", g.Name, g.What))
 	}
-	names = append(names, growthWork)
-	list = append(list, fmt.Sprintf("  %-11s%s", growthWork, "what works cost while streams, queues, groups, clusters grow"))
+	durability := bench.DurabilityGroup()
+	names = append(names, durability.Name, growthWork)
+	list = append(list, fmt.Sprintf("  %-11s%s", durability.Name, durability.What),
+		fmt.Sprintf("  %-11s%s", growthWork, "what works cost while streams, queues, groups, clusters grow"))
 	cmd := &cobra.Command{
 		Use:   "bench WORK",
 		Short: "Measure how fast this machine is, and how near to what its server can do",
@@ -57,6 +59,10 @@ It runs a server of its own, which keeps nothing unless --persistence says so, a
 leaves nothing behind. With a URL it measures that server, in a scope of its own
 that it removes: at full speed, so not one that others need now.
 
+durability runs servers of its own, each kept safe in another way, and compares
+Publish there with Publish at one that keeps nothing; P50 is until a message is
+acknowledged.
+
 growth has no ceiling: it compares a work with itself where there is less. --axis
 says what grows, --most how far, --count how many messages are measured at each
 size, in a round (5,000).`,
@@ -71,6 +77,10 @@ size, in a round (5,000).`,
 			}
 			if err := b.growth.notGiven(cmd); err != nil {
 				return err
+			}
+			if args[0] == durability.Name {
+				b.group = durability
+				return b.durability(cmd)
 			}
 			var ok bool
 			if b.group, ok = bench.Find(args[0]); !ok {
@@ -178,19 +188,52 @@ func (b *benching) measure(ctx context.Context, client *tier.Client) error {
 	begun := time.Now()
 	defer a.endProgress()
 	b.cfg.Progress = b.progress
-	err := bench.Run(ctx, client, b.group, b.cfg, func(r bench.Result) error {
-		a.done++
-		b.results = append(b.results, r)
-		if !a.json() {
-			return nil
-		}
-		a.progress.Load().clear()
-		return a.printObject(&r)
-	})
-	if err != nil {
+	if err := bench.Run(ctx, client, b.group, b.cfg, b.came); err != nil {
 		return err
 	}
 	a.endProgress()
+	return b.report(time.Since(begun))
+}
+
+// came takes a result when it is there.
+func (b *benching) came(r bench.Result) error {
+	b.app.done++
+	b.results = append(b.results, r)
+	if !b.app.json() {
+		return nil
+	}
+	b.app.progress.Load().clear()
+	return b.app.printObject(&r)
+}
+
+// durability has servers of its own.
+func (b *benching) durability(cmd *cobra.Command) error {
+	for _, name := range []string{"persistence", "concurrency"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s is of the other works: durability says itself what it compares", name)
+		}
+	}
+	if url, _, err := b.app.serverURL(); err != nil || url != "" {
+		return errors.Join(err, usagef("bench durability runs servers of its own: leave the URL out"))
+	}
+	if err := b.check(); err != nil {
+		return err
+	}
+	cfg := bench.Config{Size: b.cfg.Size, Progress: b.progress}
+	if cmd.Flags().Changed("count") {
+		cfg.Count = b.cfg.Count
+	}
+	if cmd.Flags().Changed("rounds") {
+		cfg.Rounds = b.cfg.Rounds
+	}
+	ctx, cancel := b.app.bounded(cmd.Context())
+	defer cancel()
+	begun := time.Now()
+	defer b.app.endProgress()
+	if err := bench.RunDurability(ctx, cfg, b.came); err != nil {
+		return b.app.late(ctx, err)
+	}
+	b.app.endProgress()
 	return b.report(time.Since(begun))
 }
 
@@ -248,9 +291,13 @@ func (b *benching) table() string {
 			text += fmt.Sprintf("%s: %s\n", name, what)
 		}
 	}
+	against := "raw commands"
+	if b.group.Name == bench.DurabilityGroup().Name {
+		against = "a server that keeps nothing"
+	}
 	for i := range b.results {
 		if r := &b.results[i]; r.CeilingP50 != nil {
-			text += fmt.Sprintf("%s at %s a second, with raw commands: P50 %s, P99 %s\n", r.Work, show.Number(bench.Rate), milliseconds(r.CeilingP50), milliseconds(r.CeilingP99))
+			text += fmt.Sprintf("%s at %s a second, with %s: P50 %s, P99 %s\n", r.Work, show.Number(bench.Rate), against, milliseconds(r.CeilingP50), milliseconds(r.CeilingP99))
 		}
 	}
 	return text

@@ -77,6 +77,20 @@ func TestBenchText(t *testing.T) {
 	}
 }
 
+// TestBenchDurability: the table says what each is compared with; a server that is given has its own durability.
+func TestBenchDurability(t *testing.T) {
+	t.Parallel()
+	p := alone(t)
+	r := p.ok("bench", "durability", "--count", "40", "--rounds", "1", "--output", "text")
+	require.Regexp(t, `(?m)^durability-replica +[\d,]+ +none [\d,]+ +\d+\.\d\d `, r.out)
+	require.Contains(t, r.out, "none: the same, at a server that keeps nothing")
+	require.Regexp(t, `(?m)^durability-fsync at 1,000 a second, with a server that keeps nothing: P50 `, r.out)
+
+	r = onShared(t).run("bench", "durability")
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.errOut, "bench durability runs servers of its own: leave the URL out")
+}
+
 // TestBenchGrowth: a line for each work and size, as a table, as JSON and as a picture; what needs other servers is left out at one
 // that is given.
 func TestBenchGrowth(t *testing.T) {

@@ -107,9 +107,31 @@ func lines[T any](o *outcome, name string, tell func(key string, data T) string)
 
 // dead is a line for each dead letter of a stage.
 func (o *outcome) dead(address, name string) (all []string) {
-	for _, err := range stream.DeadLetters(o.t.Context(), o.client, address, name) {
-		require.NoError(o.t, err)
+	for range o.reasons(address, name) {
 		all = append(all, "dead")
+	}
+	return all
+}
+
+// reasons are those of the dead letters of a stage.
+func (o *outcome) reasons(address, name string) (all []string) {
+	for l, err := range stream.DeadLetters(o.t.Context(), o.client, address, name) {
+		require.NoError(o.t, err)
+		all = append(all, l.Reason)
+	}
+	return all
+}
+
+// states are lines for the keys of a projection: each state is read into data, and told by a function.
+func states[T any](o *outcome, scope, name string, tell func(key string, data T) string) (all []string) {
+	fields, err := o.client.StateAll(o.t.Context(), scope, name)
+	require.NoError(o.t, err)
+	for key, state := range fields {
+		var data T
+		if key != "" { // which is the declaration that they are for
+			require.NoError(o.t, json.Unmarshal([]byte(state), &data))
+			all = append(all, tell(key, data))
+		}
 	}
 	return all
 }
@@ -125,18 +147,10 @@ var examples = []struct {
 			N, Cents, Networks int
 			Min, Max           json.Number
 		}
-		var latest []string
-		states, err := o.client.StateAll(o.t.Context(), "quakes", "latest.1")
-		require.NoError(o.t, err)
-		for network, state := range states {
-			if network != "" { // which is the declaration that they are for
-				var quake struct{ ID, Mag json.Number } // some have no id
-				require.NoError(o.t, json.Unmarshal([]byte(state), &quake))
-				latest = append(latest, fmt.Sprintf("latest %s %s %s", network, quake.ID, quake.Mag))
-			}
-		}
 		return slices.Concat(
-			latest,
+			states(o, "quakes", "latest.1", func(network string, quake struct{ ID, Mag json.Number }) string { // some have no id
+				return fmt.Sprintf("latest %s %s %s", network, quake.ID, quake.Mag)
+			}),
 			lines(o, "daily", func(_ string, w window) string {
 				return fmt.Sprintf("daily %s %s %d %d %s", slashed(w.Start)[:10], w.Key, w.N, w.Cents, w.Max)
 			}),
@@ -149,7 +163,20 @@ var examples = []struct {
 		)
 	}},
 	{"orderflow/orders.yaml", func(o *outcome) []string {
-		all := o.dead("orders/placed", "orders")
+		all := o.dead("orders/rows", "price")
+		for _, reason := range o.reasons("orders/commands", "accounts") {
+			var network, month string
+			_, err := fmt.Sscanf(reason, "stage: refused: %s has used up its credit of %s", &network, &month)
+			require.NoError(o.t, err, reason)
+			all = append(all, fmt.Sprintf("refused %s %s", network, slashed(month)))
+		}
+		all = append(all, states(o, "orders", "account.1", func(network string, account struct {
+			Month         string
+			Cents, Orders int
+		},
+		) string {
+			return fmt.Sprintf("account %s %s %d %d", network, slashed(account.Month), account.Cents, account.Orders)
+		})...)
 		jobs, err := queue.NewClient(o.client, queue.Config{Queue: "inspections"})
 		require.NoError(o.t, err)
 		for job, err := range jobs.List(o.t.Context(), queue.Selection{}) {

@@ -128,6 +128,10 @@ func (d *Document) stageRights(name string, c *stage.Config) *doctor.Rights {
 			if d.Scopes[a.Scope].Streams[a.Stream].Keyed {
 				r.Key(a.IndexKey("*"), "zadd", "zrange", "type")
 			}
+			if c.Decide != nil { // by what has happened
+				r.Key(a.IndexKey("*"), "zcard")
+				r.Key(a.SnapshotKey("*"), "get", "set")
+			}
 		})
 	}
 	if c.Job != nil {

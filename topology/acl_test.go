@@ -202,6 +202,7 @@ var everyVerb = map[string]string{
 	"batch":    `batch: {size: 2}`,
 	"window":   `window: {tumbling: 1s, time: data.t, late: SCOPE/more, values: {n: count}}`,
 	"join":     `join: {state: seen.1}`,
+	"decide":   `decide: {events: [{type: "'seen'"}], state: "(state ?? 0) + 1"}`,
 	"exec":     `exec: {command: [sh, -c, 'while read -r l; do i=$${l#*:\"}; echo "{\"id\":\"$${i%%\"*}\",\"out\":[{\"data\":1}]}"; done']}`,
 	"webhook":  `webhook: {url: "HOOK"}`,
 	"func":     `func: nothing`,
@@ -226,7 +227,11 @@ func TestACLOfVerbs(t *testing.T) {
 		if verb == "route" || verb == "job" {
 			to = ""
 		}
-		if verb != "job" {
+		switch verb {
+		case "job":
+		case "decide":
+			text += ", decide: {keyed: true}"
+		default:
 			text += ", " + verb + ": {}"
 		}
 		stages += "  " + verb + "s: {from: SCOPE/in, " + to + declared + "}\n"

@@ -59,11 +59,39 @@ func (p *Problems) flow(d *Document) {
 	for _, name := range sorted(d.Sinks) {
 		reads(name, "sinks."+name, d.Sinks[name].From)
 	}
+	p.decided(d, f)
 	p.places(d)
 	if len(d.Sources)+len(d.Stages)+len(d.Projections)+len(d.Sinks) > 0 {
 		p.reach(f)
 	}
 	p.cycles(d, f)
+}
+
+// decided asks of a stream of events that all are there, in the order of their keys, and of one stage.
+func (p *Problems) decided(d *Document, f *flow) {
+	for _, name := range sorted(d.Stages) {
+		c, to := d.Stages[name], "stages."+name+".to"
+		events := f.streamOf(c.To)
+		a, err := tier.ParseAddress(c.To)
+		if c.Decide == nil || events == nil || err != nil {
+			continue
+		}
+		st := d.Scopes[a.Scope].Streams[a.Stream]
+		if !st.Keyed {
+			p.add(to, "declare it so: scopes: {"+a.Scope+": {streams: {"+a.Stream+": {keyed: true}}}}", "%s is not keyed, and what a key is comes from its events", a)
+		}
+		if st.Retention != nil {
+			p.add(to, "leave retention out", "%s has a retention, and what a key is comes from all of its events", a)
+		}
+		for _, e := range events.in {
+			switch {
+			case e.from.kind == worldNode:
+				p.add(to, "leave external out, and let programs append commands", "%s is external, and what is decided would not know of what programs append", a)
+			case e.from.name != name:
+				p.add(to, "let it append to another stream", "%s %s appends to %s as well, and what is decided would not know of it", e.from.kind, e.from.name, a)
+			}
+		}
+	}
 }
 
 // places names what two would read from or write to that is for one.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"html"
 	"strings"
+
+	"github.com/echomq/pipeline/tier"
 )
 
 // Picture is a document as a graph: what messages go through, from left to right.
@@ -14,7 +16,18 @@ type Picture struct {
 }
 
 // Picture of the document. Live is what Observe has seen; nil: it is drawn as it is declared.
-func (d *Document) Picture(live Live) *Picture { return &Picture{d.Name, d.flow(), live} }
+func (d *Document) Picture(live Live) *Picture {
+	f := d.flow()
+	for _, name := range sorted(d.Stages) {
+		for _, projection := range sorted(d.Projections) {
+			c, join := d.Projections[projection], d.Stages[name].Join
+			if a, err := tier.ParseAddress(d.Stages[name].From); err == nil && join != nil && join.State == c.Cursor(projection) && strings.HasPrefix(c.From, a.Scope+"/") {
+				f.link(f.byKey[nodeKey(foldNode, projection)], f.byKey[nodeKey(stageNode, name)], "joins")
+			}
+		}
+	}
+	return &Picture{d.Name, f, live}
+}
 
 // lines are what stands in a node: its name, what it is, and what goes on there.
 func (p *Picture) lines(n *node) (lines []string) {

@@ -49,6 +49,18 @@ func TestPicture(t *testing.T) {
 	require.Equal(t, edges+1, count["path"], "and the arrow")
 }
 
+// TestPictureOfJoins: a join stands behind the projection that it reads, which is no way that messages take.
+func TestPictureOfJoins(t *testing.T) {
+	doc, err := files{"doc.yaml": `topology: t
+scopes: {s: {streams: {in: {external: true}, out: {}}}, other: {streams: {in: {external: true}}}}
+stages: {known: {from: s/in, to: s/out, join: {state: latest.2}}}
+projections: {latest: {from: s/out, version: 2}, other: {from: other/in}}
+`}.load(nil)
+	require.NoError(t, err, "messages do not go round")
+	require.Contains(t, doc.Picture(nil).DOT(), `n6 -> n5 [label="joins"]`)
+	require.Equal(t, 1, strings.Count(doc.Picture(nil).Mermaid(), "joins"))
+}
+
 // TestObserve: rates and lags are the server's.
 func TestObserve(t *testing.T) {
 	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))

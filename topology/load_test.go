@@ -210,6 +210,12 @@ func TestProblems(t *testing.T) {
 			"4:22: stages.x.to: s/b is exclusive: its one writer is a program that mints its ids, and this would be another; leave exclusive out, or append to another stream",
 			"5:19: sources.f.to: s/b is exclusive",
 		}},
+		{"what is decided", "topology: t\nscopes: {s: {streams: {a: {external: true}, b: {external: true, retention: {max_length: 9}}}}}\nstages:\n  x: {from: s/a, to: s/b, decide: {events: [{type: type}], state: data}}\n  y: {from: s/a, to: s/b, filter: 'true'}\n", []string{
+			"4:22: stages.x.to: s/b has a retention, and what a key is comes from all of its events; leave retention out",
+			"4:22: stages.x.to: s/b is external, and what is decided would not know of what programs append; leave external out, and let programs append commands",
+			"4:22: stages.x.to: s/b is not keyed, and what a key is comes from its events; declare it so: scopes: {s: {streams: {b: {keyed: true}}}}",
+			"4:22: stages.x.to: stage y appends to s/b as well",
+		}},
 		{"a stream with keys", "topology: t\nscopes: {s: {streams: {a: {keyed: true}}}}\nsources: {f: {to: s/a, file: {path: f.csv}}}\n", []string{
 			"3:19: sources.f.to: s/a is keyed, which no source appends to; leave keyed out, or append to another stream and let a stage pass it on",
 		}},

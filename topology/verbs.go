@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,6 +49,8 @@ func drops(c *stage.Config, inside func(address string) bool) bool {
 		return c.Throttle.Over == "" || !inside(c.Throttle.Over)
 	case "join":
 		return c.Join.Missing == "drop"
+	case "decide":
+		return c.Decide.Refuse != "" || !slices.ContainsFunc(c.Decide.Events, func(e stage.Event) bool { return e.When == "" })
 	case "route":
 		for _, r := range c.Route {
 			if !inside(r.To) {

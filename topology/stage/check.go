@@ -56,6 +56,9 @@ func (c *Config) checkVerb(f finder, from tier.Address, known bool) {
 		f.expr("data", j.Data, anyResult)
 		f.oneOf("missing", j.Missing, "pass", "drop", "dead")
 	}
+	if d := c.Decide; d != nil {
+		d.check(f.in("decide"))
+	}
 	if e := c.Exec; e != nil {
 		e.check(f.in("exec"))
 	}
@@ -108,6 +111,24 @@ func (m *Map) check(f finder) {
 func (f finder) headers(headers map[string]Expr) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		f.in("headers").expr(name, headers[name], anyResult)
+	}
+}
+
+func (d *Decide) check(f finder) {
+	f.expr("key", d.Key, anyResult)
+	f.expr("refuse", d.Refuse, anyResult)
+	if len(d.Events) == 0 {
+		f.in("events").say("missing: what may happen, as - {type: \"'order.placed'\"}")
+	}
+	for i, e := range d.Events {
+		f := f.in("events", strconv.Itoa(i))
+		f.expr("when", e.When, boolResult)
+		f.needed("type", e.Type, anyResult, "a text that names what has happened, as \"'order.placed'\"")
+		f.expr("data", e.Data, anyResult)
+	}
+	f.needed("state", d.State, anyResult, "what a key is after an event")
+	if p, _ := compile(nil, d.State, anyResult); p != nil && p.sees&(varID|varTime) != 0 {
+		f.in("state").say("an event has no id and no time when it is decided on: put what the state needs into its data")
 	}
 }
 

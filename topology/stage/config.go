@@ -32,6 +32,8 @@ type Config struct {
 	Window *Window `yaml:"window,omitempty"`
 	// Join adds to each message what a state has for it.
 	Join *Join `yaml:"join,omitempty"`
+	// Decide makes events of commands.
+	Decide *Decide `yaml:"decide,omitempty"`
 	// Exec gives messages to a child process.
 	Exec *Exec `yaml:"exec,omitempty"`
 	// Webhook posts messages.
@@ -120,6 +122,32 @@ type Join struct {
 	Missing string `yaml:"missing,omitempty"`
 }
 
+// Decide makes events of commands: To is a keyed stream that nothing else appends to, and what a key is stands in its events and nowhere
+// else. A command is decided on by what all events of its key fold to, those of the commands before it included, and its events are
+// one commit with that it was decided.
+type Decide struct {
+	// Key is what the command is about, and the key of its events. Default: the message's key.
+	Key Expr `yaml:"key,omitempty"`
+	// Refuse comes to a text, why the command is refused, which then is in the dead letters, or to nil. It sees state.
+	Refuse Expr `yaml:"refuse,omitempty"`
+	// Events are those that a command has, in their order. They see state as it was before the command. Of a command that has none
+	// nothing comes.
+	Events []Event `yaml:"events"`
+	// State is what a key is after an event, as that of a projection: it sees the event, and what was before as state, nil at first.
+	// With another one, states are folded anew from the events.
+	State Expr `yaml:"state"`
+}
+
+// Event is one that a command may have.
+type Event struct {
+	// When says whether there is one. Default: always.
+	When Expr `yaml:"when,omitempty"`
+	// Type is a text that names what has happened: "'order.placed'".
+	Type Expr `yaml:"type"`
+	// Data is the payload. Default: that of the command.
+	Data Expr `yaml:"data,omitempty"`
+}
+
 // Exec gives messages to a child process, one JSON line each, and takes one line for each from it, in any order: see ExecRequest
 // and ExecAnswer. A child that ends, or is ended, is begun anew; a message that is tried again is alone with it.
 type Exec struct {
@@ -170,7 +198,7 @@ type Job struct {
 }
 
 // Verbs are the kinds of stages, as in YAML.
-var Verbs = []string{"filter", "map", "key_by", "route", "dedupe", "throttle", "batch", "window", "join", "exec", "webhook", "job", "func"}
+var Verbs = []string{"filter", "map", "key_by", "route", "dedupe", "throttle", "batch", "window", "join", "decide", "exec", "webhook", "job", "func"}
 
 // Verb is the one that the stage has; empty when there is none, or more than one.
 func (c *Config) Verb() string {
@@ -183,7 +211,7 @@ func (c *Config) Verb() string {
 func (c *Config) verbs() (have []string) {
 	given := []bool{
 		c.Filter != "", c.Map != nil, c.KeyBy != "", c.Route != nil, c.Dedupe != nil, c.Throttle != nil, c.Batch != nil,
-		c.Window != nil, c.Join != nil, c.Exec != nil, c.Webhook != nil, c.Job != nil, c.Func != "",
+		c.Window != nil, c.Join != nil, c.Decide != nil, c.Exec != nil, c.Webhook != nil, c.Job != nil, c.Func != "",
 	}
 	for i, verb := range Verbs {
 		if given[i] {

@@ -51,8 +51,11 @@ func child(text string) error {
 	}
 	defer client.Close()
 	name, cfg := "seconds", seconds(scope)
-	if os.Getenv("STAGE_TEST_EXEC") != "" {
+	switch {
+	case os.Getenv("STAGE_TEST_EXEC") != "":
 		name, cfg = "twice", twice(scope)
+	case os.Getenv("STAGE_TEST_VERB") == "decide":
+		name, cfg = "accounts", accounts(scope)
 	}
 	s, err := stage.New(client, name, cfg, stage.Options{})
 	if err != nil {

@@ -115,16 +115,14 @@ func (f *folding) after(state json.RawMessage, d *consumer.Delivery) (json.RawMe
 	if _, err := f.key.textOr(f.env, d.Key, anyLength); err != nil {
 		return nil, err
 	}
-	if state != nil {
-		v, err := decodeJSON(state)
-		if err != nil {
-			return nil, err
-		}
-		f.env.vars["state"] = v
+	before, err := valueOf(state)
+	if err != nil {
+		return nil, err
 	}
+	f.env.vars["state"] = before
 	v, err := f.state.eval(f.env)
 	if v == nil || err != nil {
 		return nil, err
 	}
-	return json.Marshal(v)
+	return encodeJSON(v)
 }

@@ -128,6 +128,8 @@ func (c *compiler) decider(client *tier.Client, name string, cfg Config, m *metr
 		w := &windowing{memory: remember[open](client, from, name, shape), name: name, to: cfg.To, late: m.late.Inc}
 		w.setUp(c, *cfg.Window)
 		return w, nil
+	case "decide":
+		return c.newDeciding(client, *cfg.Decide, cfg.To)
 	case "join":
 		v := cfg.Join
 		look := func(ctx context.Context, keys ...string) ([]tier.Field, error) {

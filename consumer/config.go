@@ -49,8 +49,8 @@ type Config struct {
 	// MaxInFlightBytes is how much the messages may weigh that are fetched and not settled, with 512 bytes for each beside
 	// its own. Default 64 MiB. It is not passed by more than one fetch, of at most 512 entries, and how many are asked for
 	// follows what the largest of late weighed: so the worst is one fetch of 512 large entries where there were small ones
-	// before, and an entry above the bound, which comes alone. A Go program needs up to twice that (GOGC). Small, large
-	// messages come one by one; large, memory grows.
+	// before, and an entry above the bound, which comes alone. A Go program needs up to twice that (GOGC). Small
+	// messages lie together in pieces of 8 KiB, which one that a handler keeps keeps whole. Small, large messages come one by one; large, memory grows.
 	MaxInFlightBytes int
 	// MaxDeliveries is how often a message is delivered at most; then it goes to the group's dead letters. Default 20, with
 	// the other defaults a bit more than two hours; below 0: without end. Deliveries that a crash has ended count, those that

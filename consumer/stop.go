@@ -52,6 +52,9 @@ func (r *run) untilStopped(ctx context.Context) error {
 	if err == nil {
 		r.leave()
 	}
+	if m, ok := r.member.(interface{ Close() }); ok { // it may not have left
+		m.Close()
+	}
 	if len(stuck) > 0 {
 		err = errors.Join(err, &StuckError{Messages: stuck, Waited: time.Since(since).Round(time.Millisecond)})
 	}

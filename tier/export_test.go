@@ -1,10 +1,14 @@
 package tier
 
 import (
+	"bufio"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/echomq/pipeline/codec"
 )
 
 // Parsers are fuzzed by themselves: through Dial, each input would cost a connection.
@@ -32,4 +36,25 @@ func (g *Guard) OpenAndExec(ctx context.Context, value string, cmd rueidis.Compl
 	between()
 	_, ran, err = g.exec(ctx, cmd)
 	return ran, err
+}
+
+// Connected tells whether the feed has a connection of its own.
+func (f *Feed) Connected() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.conn != nil
+}
+
+// Busy tells whether a read is under way on it.
+func (f *Feed) Busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.busy
+}
+
+// ReadPage reads a reply as a feed does.
+func ReadPage(reply string) ([]codec.Entry, error) {
+	var p Page
+	err := p.readReply(bufio.NewReader(strings.NewReader(reply)), false)
+	return p.Entries, err
 }

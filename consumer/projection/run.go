@@ -288,6 +288,7 @@ func (r *run) beat(ctx context.Context) {
 
 // leave hands the ownership over, with what was read and not committed.
 func (r *run) leave() error {
+	defer r.owner.Close()
 	leased, _ := r.arrived()
 	r.reads.Wait()
 	r.took(leased, false)

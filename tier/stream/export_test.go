@@ -120,7 +120,6 @@ func ReadReplies(m rueidis.RedisMessage) (entries []codec.Entry, held []tier.Hel
 	if err != nil && entries != nil {
 		panic("entries beside an error")
 	}
-	_ = new(page).readReply(m)
 	held, _ = heldOf(m)
 	if code, r, err := parseReceipt(m); err == nil && (code == "ok" || code == "dup") {
 		b := &batch{parcel: parcel{messages: make([]string, 3)}}

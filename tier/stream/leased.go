@@ -12,21 +12,21 @@ import (
 
 // fetch is the memory of what was fetched together.
 type fetch struct {
-	page
+	tier.Page
 	leased  []tier.Leased
 	records []codec.Record // of plain entries
 }
 
 // clear lets go of what the fetch held.
 func (f *fetch) clear() {
-	f.page.clear()
+	f.Page.Clear()
 	clear(f.leased)
 	clear(f.records)
 }
 
 // leased decodes entries.
 func (m *Member) leased(ctx context.Context, entries []codec.Entry, deliveries map[codec.EntryID]int) ([]tier.Leased, error) {
-	f := fetch{page: page{entries: entries}}
+	f := fetch{Page: tier.Page{Entries: entries}}
 	if err := m.decode(ctx, &f, deliveries); err != nil {
 		return nil, err
 	}
@@ -43,13 +43,13 @@ func (p *place) decode(ctx context.Context, f *fetch, deliveries map[codec.Entry
 	if err := p.identify(ctx); err != nil {
 		return err
 	}
-	if err := p.waits(f.entries); err != nil {
+	if err := p.waits(f.Entries); err != nil {
 		return err
 	}
 	asked := ask == nil
-	f.leased = slices.Grow(f.leased[:0], len(f.entries))
-	f.records = slices.Grow(f.records[:0], len(f.entries))[:len(f.entries)]
-	for i, e := range f.entries {
+	f.leased = slices.Grow(f.leased[:0], len(f.Entries))
+	f.records = slices.Grow(f.records[:0], len(f.Entries))[:len(f.Entries)]
+	for i, e := range f.Entries {
 		records := p.records(f.records[i:i:i+1], e) // one finds room there, the messages of a pack do not
 		if len(records) > 1 && records[0].Addr.Compare(start) < 0 && !asked {
 			asked = true // the group may have been reset since

@@ -25,6 +25,7 @@ type Member struct {
 	lease time.Duration
 	name  string
 	guard *tier.Guard // of the number
+	feed  *tier.Feed  // of the log
 
 	mu     sync.Mutex
 	number string        // as the owner hash had it at the last Sync
@@ -44,7 +45,7 @@ func (g *Group) Join(ctx context.Context, prefix string) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{group: g, lease: is.lease, name: name, start: is.start, cursor: "-", guard: guardOf(g, name)}
+	m := &Member{group: g, lease: is.lease, name: name, start: is.start, cursor: "-", guard: guardOf(g, name), feed: g.place.client.Feed(g.place.addr.LogKey())}
 	if _, err := m.Sync(ctx); err != nil {
 		return nil, err
 	}
@@ -175,10 +176,16 @@ func (m *Member) Retire(ctx context.Context) error {
 	return err
 }
 
-// Leave removes the member, unless it holds entries: then others take them over, and retire it. The connection that it had
-// for settling is closed; Client.Close does that, too.
-func (m *Member) Leave(ctx context.Context) error {
+// Close gives up the connections that the member has for reading and for settling; Leave and Client.Close do that, too. What it does
+// later goes over the client's.
+func (m *Member) Close() {
 	m.guard.Close()
+	m.feed.Close()
+}
+
+// Leave removes the member, unless it holds entries: then others take them over, and retire it. It begins with Close.
+func (m *Member) Leave(ctx context.Context) error {
+	m.Close()
 	_, err := m.run(ctx, leaveScript, m.logAndOwners(), m.group.cfg.Name, m.name)
 	return err
 }

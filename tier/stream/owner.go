@@ -20,6 +20,7 @@ type Owner struct {
 	cursor *Cursor
 	name   string
 	wake   chan struct{} // something was settled
+	feed   *tier.Feed    // of the log
 
 	mu        sync.Mutex
 	lease     time.Duration
@@ -64,6 +65,10 @@ type passage struct {
 	entry   codec.EntryID
 	through bool
 }
+
+// Close gives up the connection that the owner has for reading; Leave and Client.Close do that, too. What it reads later comes
+// over the client's.
+func (o *Owner) Close() { o.feed.Close() }
 
 // Name of the consumer.
 func (o *Owner) Name() string { return o.name }

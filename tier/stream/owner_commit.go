@@ -252,6 +252,7 @@ func (o *Owner) keep(ctx context.Context, epoch string) error {
 
 // Leave hands the cursor over, unless handlers that do not end hold something of it: then others wait for the lease.
 func (o *Owner) Leave(ctx context.Context) error {
+	o.Close()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.epoch == "" {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
@@ -54,7 +52,7 @@ func (o *Owner) readInto(ctx context.Context, n int, wait time.Duration, into *f
 		o.readAll(epoch, from)
 		return nil, nil
 	}
-	if err := o.tell(ctx, epoch, into.entries[len(into.entries)-1].ID); err != nil {
+	if err := o.tell(ctx, epoch, into.Entries[len(into.Entries)-1].ID); err != nil {
 		return nil, err
 	}
 	return o.give(ctx, epoch, from, into)
@@ -128,24 +126,10 @@ func (o *Owner) await(ctx context.Context, wait time.Duration, is func() bool) b
 	}
 }
 
-// fetch reads; none says that there was nothing, and f is as it was.
+// fetch reads; none says that there was nothing.
 func (o *Owner) fetch(ctx context.Context, f *fetch, from codec.EntryID, n int, wait time.Duration) (none bool, err error) {
-	p := o.cursor.place
-	key := p.addr.LogKey()
-	read := p.client.B().Xread().Count(int64(n))
-	var m rueidis.RedisMessage
-	if wait >= time.Millisecond {
-		m, err = p.client.Wait(ctx, key, wait, read.Block(wait.Milliseconds()).Streams().Key(key).Id(from.String()).Build())
-	} else {
-		m, err = p.client.Do(ctx, key, read.Streams().Key(key).Id(from.String()).Build())
-	}
-	if rueidis.IsRedisNil(err) {
-		return true, nil
-	}
-	if err == nil {
-		err = f.readReply(m)
-	}
-	return len(f.entries) == 0, err
+	err = o.feed.Read(ctx, &f.Page, n, wait, from.String(), "XREAD")
+	return len(f.Entries) == 0, err
 }
 
 // give notes what was read, and leaves out what was through before.
@@ -201,7 +185,7 @@ func (o *Owner) leased(ctx context.Context, entries []codec.Entry, deliveries ma
 			gone = append(gone, i)
 		}
 	}
-	f := fetch{page: page{entries: entries}}
+	f := fetch{Page: tier.Page{Entries: entries}}
 	if err := o.cursor.place.decode(ctx, &f, deliveries, start, nil); err != nil {
 		return nil, err
 	}

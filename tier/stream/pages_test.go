@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,4 +81,55 @@ func TestPageEndedByBytes(t *testing.T) {
 			require.Equal(t, n, total, "%v", pages)
 		}
 	})
+}
+
+// A long range reads a page while the one before it is taken, on a connection that ends with it; a short one reads nothing ahead.
+func TestARangeReadsAhead(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	ids := f.appendSized(f.writer(stream.WriterConfig{}), 4000, 100)
+	reads := func() int { return proxy.Commands()["XRANGE"] }
+	var got []codec.ID
+	begin, connections := reads(), proxy.Connections()
+	for record, err := range f.reader().Range(f.ctx, codec.EntryID{}, codec.MaxEntryID) {
+		require.NoError(t, err)
+		got = append(got, record.ID)
+		switch n := len(got); {
+		case n <= 16:
+			require.Equal(t, begin+1, reads())
+		case n == 17, n == 1000:
+			tiertest.Eventually(t, soon, func() (bool, string) {
+				return reads()-begin >= 2+(n-17)/512+1, "nothing is read ahead"
+			})
+			require.Equal(t, connections+1, proxy.Connections())
+		}
+	}
+	require.Equal(t, ids, got)
+	ended := func() {
+		tiertest.Eventually(t, soon, func() (bool, string) { return proxy.Connections() == connections, "the connection stays" })
+	}
+	ended()
+
+	n := 0
+	for _, err := range f.reader().Range(f.ctx, codec.EntryID{}, codec.MaxEntryID) {
+		require.NoError(t, err)
+		if n++; n == 1000 {
+			break
+		}
+	}
+	ended()
+
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	n = 0
+	var last error
+	for _, err := range f.reader().Range(ctx, codec.EntryID{}, codec.MaxEntryID) {
+		if n++; n == 1000 {
+			cancel()
+		}
+		last = err
+	}
+	require.ErrorIs(t, last, context.Canceled)
+	require.Less(t, n, 3000)
+	ended()
 }

@@ -89,7 +89,7 @@ func (o *Owner) page(ctx context.Context, f *fetch, epoch string, from codec.Ent
 	if len(ahead) == 0 {
 		return o.fetch(ctx, f, from, n, wait)
 	}
-	f.entries = append(f.entries[:0], ahead[:min(n, len(ahead))]...)
+	f.Entries = append(f.Entries[:0], ahead[:min(n, len(ahead))]...)
 	return false, nil
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -32,32 +30,19 @@ func (m *Member) read(ctx context.Context, n int, wait time.Duration, into *fetc
 		return nil, nil // the server would take it for no limit
 	}
 	for {
-		reply, err := m.ask(ctx, n, min(wait, maxBlock))
+		err := m.feed.Read(ctx, &into.Page, n, min(wait, maxBlock), ">", "XREADGROUP", "GROUP", m.group.cfg.Name, m.name)
 		wait -= maxBlock
 		switch {
-		case rueidis.IsRedisNil(err) && wait > 0 && ctx.Err() == nil:
-			continue
-		case rueidis.IsRedisNil(err):
-			return nil, nil
 		case err != nil:
 			return nil, err
-		}
-		if err := into.readReply(reply); err != nil {
-			return nil, err
+		case len(into.Entries) == 0 && wait > 0 && ctx.Err() == nil:
+			continue
+		case len(into.Entries) == 0:
+			return nil, nil
 		}
 		if err := m.decode(ctx, into, nil); err != nil {
 			return nil, err
 		}
 		return into.leased, nil
 	}
-}
-
-func (m *Member) ask(ctx context.Context, n int, wait time.Duration) (rueidis.RedisMessage, error) {
-	p := m.group.place
-	key := p.addr.LogKey()
-	read := p.client.B().Xreadgroup().Group(m.group.cfg.Name, m.name).Count(int64(n))
-	if wait >= time.Millisecond {
-		return p.client.Wait(ctx, key, wait, read.Block(wait.Milliseconds()).Streams().Key(key).Id(">").Build())
-	}
-	return p.client.Do(ctx, key, read.Streams().Key(key).Id(">").Build())
 }

@@ -24,8 +24,8 @@ type ReaderConfig struct {
 // Reader reads the history of one stream, and follows it. It leaves no trace on the server. It is safe for concurrent
 // use.
 //
-// Each loop over Range, Tail and the like reads page by page, the next when the last record of one was taken, however long
-// that takes. So it holds a page, and the one before it until that is collected. A page has at most 512 entries: 1 MiB as
+// Each loop over Range, Tail and the like reads page by page, however long its records are taken; one that needs more than two, but for
+// Tail, reads the next over a connection of its own while the records of one are taken. So it holds two pages, and the one before them until that is collected. A page has at most 512 entries: 1 MiB as
 // a rule, 16 MiB when entries differ much. Only where large entries begin after small ones, one page has 512 of them.
 type Reader struct {
 	place   *place
@@ -67,8 +67,7 @@ func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[co
 func (r *Reader) Entries(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Entry, error] {
 	return func(yield func(codec.Entry, error) bool) {
 		c := &walk{place: r.place, from: from, to: to, claim: claimNone}
-		for !c.done {
-			page, err := c.next(ctx)
+		for page, err := range c.pages(ctx) {
 			if err != nil {
 				yield(codec.Entry{}, r.place.gone(ctx, err))
 				return
@@ -84,8 +83,7 @@ func (r *Reader) Entries(ctx context.Context, from, to codec.EntryID) iter.Seq2[
 
 // walk yields pages until the cursor is done.
 func (r *Reader) walk(ctx context.Context, c *walk, from, to codec.EntryID, yield func(codec.Record, error) bool) {
-	for !c.done {
-		page, err := c.next(ctx)
+	for page, err := range c.pages(ctx) {
 		if err == nil && len(page) > 0 {
 			err = r.place.identify(ctx)
 		}

@@ -15,61 +15,11 @@ func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b
 
 // entriesOf reads the reply of XRANGE, XCLAIM and of a stream in XREADGROUP.
 func entriesOf(m rueidis.RedisMessage) ([]codec.Entry, error) {
-	var p page
-	if err := p.read(m); err != nil {
+	var p tier.Page
+	if err := p.Read(m); err != nil {
 		return nil, err
 	}
-	return p.entries, nil
-}
-
-// page is the memory of entries that came together. Their fields lie in one piece: what outlives the page is copied, see
-// place.records.
-type page struct {
-	entries []codec.Entry
-	fields  []string
-}
-
-// read replaces what the page held.
-func (p *page) read(m rueidis.RedisMessage) error {
-	rows, err := m.ToArray()
-	if err != nil {
-		return err
-	}
-	p.entries, p.fields = slices.Grow(p.entries[:0], len(rows)), p.fields[:0]
-	for i := range rows {
-		pair, err := tier.Parts("entry", rows[i], 2)
-		if err != nil {
-			return err
-		}
-		text, err := pair[0].ToString()
-		if err != nil {
-			return err
-		}
-		id, err := codec.ParseEntryID(text)
-		if err != nil {
-			return err
-		}
-		values, err := pair[1].ToArray()
-		if err != nil {
-			return err
-		}
-		if cap(p.fields)-len(p.fields) < len(values) { // those that were read keep the old piece
-			p.fields = make([]string, 0, len(values)*(len(rows)-i)) // entries of one stream mostly have as many
-		}
-		begin := len(p.fields)
-		for k := range values {
-			value, _ := values[k].ToString()
-			p.fields = append(p.fields, value)
-		}
-		p.entries = append(p.entries, codec.Entry{ID: id, Fields: p.fields[begin:len(p.fields):len(p.fields)]})
-	}
-	return nil
-}
-
-// clear lets go of what the page held.
-func (p *page) clear() {
-	clear(p.entries)
-	clear(p.fields)
+	return p.Entries, nil
 }
 
 // bytesOf is what the fields and values of an entry weigh.
@@ -78,19 +28,6 @@ func bytesOf(e codec.Entry) (n int) {
 		n += len(f)
 	}
 	return n
-}
-
-// readReply reads the reply of XREADGROUP of one stream: a map in RESP3, a list of pairs in RESP2.
-func (p *page) readReply(m rueidis.RedisMessage) error {
-	streams, err := m.AsMap()
-	if err != nil {
-		return err
-	}
-	for _, entries := range streams {
-		return p.read(entries)
-	}
-	p.entries = p.entries[:0]
-	return nil
 }
 
 // textsOf gives entries as texts, appended to dst. They lie in one piece of memory.

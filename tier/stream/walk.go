@@ -2,7 +2,10 @@ package stream
 
 import (
 	"context"
+	"iter"
 	"strconv"
+
+	"github.com/sourcegraph/conc"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
@@ -38,6 +41,9 @@ type walk struct {
 	size   pageSize
 	waits  int // in vain, in a row, of one that follows
 	done   bool
+
+	feed   *tier.Feed // of a long walk; nil: none
+	memory tier.Page
 }
 
 func newWalk(p *place, from, to codec.EntryID) *walk {
@@ -49,6 +55,53 @@ func newWalk(p *place, from, to codec.EntryID) *walk {
 		c.to.Seq = codec.MaxSeq
 	}
 	return c
+}
+
+// pages yields the pages up to the end of the walk. From the third on each is read while the one before it is taken, over a
+// connection of the walk's own: where there are two there may be many.
+func (c *walk) pages(ctx context.Context) iter.Seq2[[]codec.Entry, error] {
+	return func(yield func([]codec.Entry, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		var reader conc.WaitGroup
+		defer func() {
+			stop()
+			reader.Wait()
+			if c.feed != nil {
+				c.feed.Close()
+			}
+		}()
+		ahead := make(chan []codec.Entry, 1)
+		page, err := c.next(ctx)
+		for first := true; err == nil && !c.done; first = false {
+			if !first {
+				if c.feed == nil {
+					c.feed = c.place.client.Feed(c.place.addr.LogKey())
+				}
+				reader.Go(func() { ahead <- c.nextOfMore(ctx) })
+			}
+			if !yield(page, nil) {
+				return
+			}
+			if page = nil; !first {
+				page = <-ahead
+			}
+			if page == nil {
+				page, err = c.next(ctx)
+			}
+		}
+		yield(page, err)
+	}
+}
+
+// nextOfMore is next of a page that others follow; nil, and the walk is where it was, when there is none. The end of the log, and
+// what is wrong, is for the time at which all before it is taken.
+func (c *walk) nextOfMore(ctx context.Context) []codec.Entry {
+	before := *c
+	page, err := c.next(ctx)
+	if err != nil || c.done {
+		*c, page = before, nil
+	}
+	return page
 }
 
 // next reads a page. At the end it is empty, and done is set unless the walk follows.
@@ -67,6 +120,11 @@ func (c *walk) next(ctx context.Context) ([]codec.Entry, error) {
 
 // plain reads a page without asking what is gone: a third of the cost of the script.
 func (c *walk) plain(ctx context.Context) ([]codec.Entry, error) {
+	if c.feed != nil {
+		c.memory.Renew()
+		err := c.feed.Range(ctx, &c.memory, c.from.String(), c.to.String(), c.size.count()+1)
+		return c.memory.Entries, err
+	}
 	key := c.place.addr.LogKey()
 	m, err := c.place.client.Do(ctx, key, c.place.client.B().Xrange().Key(key).Start(c.from.String()).End(c.to.String()).Count(int64(c.size.count()+1)).Build())
 	if err != nil {

@@ -1,0 +1,234 @@
+package tier_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// fed is a log with a group that has read nothing, and entries of every kind.
+type fed struct {
+	*fixture
+	client *tier.Client
+	log    string
+	feed   *tier.Feed
+	want   []codec.Entry
+}
+
+const fedGroup = "g"
+
+func newFed(t *testing.T, f *fixture, client *tier.Client) *fed {
+	w := &fed{fixture: f, client: client, log: tier.Address{Scope: tiertest.Scope(t), Stream: "s"}.LogKey()}
+	w.feed = client.Feed(w.log)
+	t.Cleanup(w.feed.Close)
+	f.text("XGROUP", "CREATE", w.log, fedGroup, "0", "MKSTREAM")
+	for i, fields := range [][]string{
+		{"m", "one"},
+		{"b", "a pack", "id", ""},
+		{"", ""},
+		{"m", strings.Repeat("x", 1024), "mm", "\r\n$3\r\n*1", "m", "\x00\xff"},
+		{"m", strings.Repeat("longer than a piece of memory ", 1000)},
+		{"m", strings.Repeat("a mebibyte ", 100_000)},
+		slices.Repeat([]string{"many", "fields"}, 5000),
+		{"m", strings.Repeat("longer than what is read at once ", 4000), "i", "d"},
+		{"id", "1-1"},
+	} {
+		id := codec.EntryID{Ms: 1<<60 + uint64(i), Seq: 1<<64 - 1}
+		w.add(id, fields...)
+	}
+	return w
+}
+
+func (f *fed) add(id codec.EntryID, fields ...string) {
+	f.text("XADD", append([]string{f.log, id.String()}, fields...)...)
+	f.want = append(f.want, codec.Entry{ID: id, Fields: fields})
+}
+
+// read reads as a consumer of the group.
+func (f *fed) read(p *tier.Page, n int, wait time.Duration) error {
+	return f.feed.Read(f.ctx, p, n, wait, ">", "XREADGROUP", "GROUP", fedGroup, "c")
+}
+
+// Replies are read in the older protocol over a feed's own connection, and by the client library without it: both are the same.
+func TestAFeedReadsWhatTheServerHolds(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		w := newFed(t, f, f.client)
+		var first, rest, again tier.Page
+		require.NoError(t, w.read(&first, 3, 0))
+		require.NoError(t, w.read(&rest, 100, time.Second))
+		require.True(t, w.feed.Connected())
+		require.Equal(t, w.want, slices.Concat(first.Entries, rest.Entries))
+
+		var kept []codec.Entry
+		for _, e := range rest.Entries {
+			kept = append(kept, codec.Entry{ID: e.ID, Fields: slices.Clone(e.Fields)})
+		}
+		for _, wait := range []time.Duration{0, 2 * time.Millisecond} {
+			require.NoError(t, w.read(&rest, 3, wait))
+			require.Empty(t, rest.Entries)
+		}
+		for _, closed := range []bool{false, true} {
+			if closed {
+				w.feed.Close()
+			}
+			require.Equal(t, !closed, w.feed.Connected())
+			for _, wait := range []time.Duration{0, time.Second} {
+				require.NoError(t, w.feed.Read(f.ctx, &rest, 100, wait, w.want[0].ID.String(), "XREAD"))
+				require.Equal(t, w.want[1:], rest.Entries)
+				require.NoError(t, w.feed.Read(f.ctx, &again, 100, wait, w.want[1].ID.String(), "XREAD"))
+				require.Equal(t, w.want[2:], again.Entries)
+			}
+			require.NoError(t, w.feed.Range(f.ctx, &rest, "-", "+", 100))
+			require.Equal(t, w.want, rest.Entries)
+			require.NoError(t, w.feed.Range(f.ctx, &rest, w.want[1].ID.String(), w.want[4].ID.String(), 2))
+			require.Equal(t, w.want[1:3], rest.Entries)
+			require.NoError(t, w.feed.Range(f.ctx, &rest, "0-1", "0-2", 2))
+			require.Empty(t, rest.Entries)
+		}
+		require.Equal(t, w.want[3:], kept, "strings that were given out have changed")
+	})
+}
+
+// What the server refuses the client asks for once more: it tells what is wrong, and the feed goes on when it is not any more.
+func TestAFeedsRefusalIsTheClients(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		w := newFed(t, f, f.client)
+		var p tier.Page
+		for range 2 {
+			require.ErrorIs(t, w.feed.Read(f.ctx, &p, 1, 0, ">", "XREADGROUP", "GROUP", "none", "c"), tier.ErrNoGroup)
+			require.Empty(t, p.Entries)
+			require.False(t, w.feed.Connected())
+		}
+		require.NoError(t, w.read(&p, 100, 0))
+		require.Equal(t, w.want, p.Entries)
+		require.True(t, w.feed.Connected())
+		ctx, cancel := context.WithCancel(f.ctx)
+		cancel()
+		require.ErrorIs(t, w.feed.Read(ctx, &p, 1, 0, "0", "XREAD"), tier.ErrCancelled)
+		require.Empty(t, p.Entries)
+	})
+}
+
+func TestAFeedsLostReplyIsOfUnknownOutcome(t *testing.T) {
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
+			s := tiertest.Shared(t, kind)
+			proxy := tiertest.NewProxy(t, s)
+			f := setUpThrough(t, s, proxy)
+			w := newFed(t, f, f.client)
+			proxy.DropNextReply(func(cmd []string) bool { return cmd[0] == "XREADGROUP" })
+			var p tier.Page
+			err := w.read(&p, 3, 0)
+			require.True(t, tier.OutcomeUnknown(err), "%v", err)
+			require.Equal(t, 1, proxy.Commands()["XREADGROUP"], "what may have been given out is not asked for again")
+			require.NoError(t, w.read(&p, 100, 0)) // over another connection
+			require.Equal(t, w.want[3:], p.Entries)
+			require.True(t, w.feed.Connected())
+		})
+	}
+}
+
+// A read that is under way takes place whatever is closed meanwhile, for what it is given would be nobody's; and others do not wait for it.
+func TestAFeedsReadIsNotCutOff(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		w := newFed(t, f, f.client)
+		var p, other tier.Page
+		require.NoError(t, w.read(&p, 100, 0))
+		done := make(chan error, 1)
+		go func() { done <- w.read(&p, 1, soon) }()
+		tiertest.Eventually(t, soon, func() (bool, string) { return w.feed.Busy(), "nothing is read" })
+		require.NoError(t, w.feed.Read(f.ctx, &other, 100, 0, "0", "XREAD"))
+		require.Equal(t, w.want, other.Entries)
+		w.feed.Close()
+		w.add(codec.EntryID{Ms: 1 << 61}, "m", "late")
+		require.NoError(t, <-done)
+		require.Equal(t, w.want[len(w.want)-1:], p.Entries)
+		require.False(t, w.feed.Connected())
+	})
+}
+
+// What gives nothing to anybody ends with its context, whatever the server does.
+func TestAFeedsRangeIsCutOff(t *testing.T) {
+	s := tiertest.Shared(t, tiertest.Valkey)
+	proxy := tiertest.NewProxy(t, s)
+	f := setUpThrough(t, s, proxy)
+	w := newFed(t, f, f.client)
+	var p tier.Page
+	require.NoError(t, w.feed.Range(f.ctx, &p, "-", "+", 1))
+	proxy.Freeze()
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	go func() { done <- w.feed.Range(ctx, &p, "-", "+", 1) }()
+	tiertest.Eventually(t, soon, func() (bool, string) { return w.feed.Busy(), "nothing is read" })
+	cancel()
+	require.ErrorIs(t, <-done, tier.ErrCancelled)
+	proxy.Thaw()
+	require.NoError(t, w.feed.Range(f.ctx, &p, "-", "+", 100))
+	require.Equal(t, w.want, p.Entries)
+}
+
+func TestAPageRefusesWhatIsNoReply(t *testing.T) {
+	good := "*1\r\n*2\r\n$1\r\nk\r\n*1\r\n*2\r\n$3\r\n1-2\r\n*2\r\n$1\r\nm\r\n$1\r\nv\r\n"
+	entries, err := tier.ReadPage(good)
+	require.NoError(t, err)
+	require.Equal(t, []codec.Entry{{ID: codec.EntryID{Ms: 1, Seq: 2}, Fields: []string{"m", "v"}}}, entries)
+	for i := range good {
+		_, err := tier.ReadPage(good[:i])
+		require.Error(t, err, "%q", good[:i])
+	}
+	for _, none := range []string{"*-1\r\n", "*0\r\n", "*1\r\n*2\r\n$1\r\nk\r\n*0\r\n"} {
+		entries, err := tier.ReadPage(none)
+		require.NoError(t, err)
+		require.Empty(t, entries)
+	}
+	trimmed, err := tier.ReadPage(strings.Replace(good, "*2\r\n$1\r\nm\r\n$1\r\nv\r\n", "*-1\r\n", 1))
+	require.NoError(t, err)
+	require.Len(t, trimmed, 1)
+	require.Empty(t, trimmed[0].Fields)
+	for _, c := range [][2]string{
+		{"*1\r\n*2\r\n$1", "*2\r\n*2\r\n$1"},
+		{"*2\r\n$1\r\nk", "*3\r\n$1\r\nk"},
+		{"$1\r\nk", "$536870913\r\nk"},
+		{"$1\r\nk", "$-1\r\nk"},
+		{"$3\r\n1-2", "$3\r\n1-x"},
+		{"$3\r\n1-2", "$42\r\n1-2"},
+		{"$3\r\n1-2", ":12"},
+		{"$1\r\nv", "$1x\r\nv"},
+		{"*1\r\n*2\r\n$3", "*99999999999\r\n*2\r\n$3"},
+	} {
+		bad := strings.Replace(good, c[0], c[1], 1)
+		require.NotEqual(t, good, bad)
+		_, err := tier.ReadPage(bad)
+		require.Error(t, err, "%q", bad)
+	}
+}
+
+func FuzzPage(f *testing.F) {
+	f.Add("*1\r\n*2\r\n$1\r\nk\r\n*1\r\n*2\r\n$3\r\n1-2\r\n*2\r\n$1\r\nm\r\n$1\r\nv\r\n")
+	f.Add("-MOVED 1 h:1\r\n")
+	f.Add("*-1\r\n")
+	f.Fuzz(func(t *testing.T, reply string) {
+		entries, err := tier.ReadPage(reply)
+		if err != nil {
+			return
+		}
+		size := 0
+		for _, e := range entries {
+			for _, field := range e.Fields {
+				size += len(field)
+			}
+		}
+		require.LessOrEqual(t, size, len(reply))
+	})
+}

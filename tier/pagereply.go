@@ -1,0 +1,188 @@
+package tier
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/echomq/pipeline/codec"
+)
+
+// errReply is of bytes that are no reply with entries. The connection is of no more use then.
+var errReply = errors.New("this is no reply that has entries")
+
+// refusal is an error that the server has answered: the command had no effect.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// readReply is readStreams, or Read, of a reply as it comes in the older protocol, of a page that is empty. None at all is no entries.
+func (p *Page) readReply(r *bufio.Reader, plain bool) error {
+	n, err := header(r, '*')
+	if err != nil || n <= 0 {
+		return err
+	}
+	if plain {
+		return p.readEntries(r, n)
+	}
+	if n != 1 {
+		return fmt.Errorf("%w: of %d streams", errReply, n)
+	}
+	if err := pair(r); err != nil {
+		return err
+	}
+	if _, err := p.readText(r, 0); err != nil { // the key
+		return err
+	}
+	if n, err = header(r, '*'); err != nil {
+		return err
+	}
+	return p.readEntries(r, n)
+}
+
+func (p *Page) readEntries(r *bufio.Reader, n int) error {
+	p.begin(min(n, maxEntries))
+	size := 0
+	for left := n - 1; left >= 0; left-- {
+		if err := pair(r); err != nil {
+			return err
+		}
+		id, err := readID(r)
+		if err != nil {
+			return err
+		}
+		values, err := header(r, '*')
+		if err != nil {
+			return err
+		}
+		values = max(0, values) // none: it was trimmed
+		fields := p.room(min(values, maxFields), min(left+1, maxEntries))
+		for range values {
+			value, err := p.readText(r, left)
+			if err != nil {
+				return err
+			}
+			fields = append(fields, value)
+			size += len(value)
+		}
+		p.add(id, fields)
+	}
+	p.mean = size / max(1, n)
+	return nil
+}
+
+// What is made room for by a number in a reply, whatever follows.
+const (
+	maxEntries = 1024
+	maxFields  = 64      // of each
+	maxBytes   = 1 << 20 // of a value
+)
+
+// maxText is the most that a server lets a value have.
+const maxText = 512 << 20
+
+// readText reads a text into memory of its own. The names of our fields are not copied.
+func (p *Page) readText(r *bufio.Reader, left int) (string, error) {
+	n, err := header(r, '$')
+	if err != nil {
+		return "", err
+	}
+	if n < 0 || n > maxText {
+		return "", fmt.Errorf("%w: a text of %d bytes", errReply, n)
+	}
+	if n <= len(codec.FieldID) {
+		if b, err := r.Peek(n); err != nil {
+			return "", err
+		} else if name := fieldOf(b); name != "" {
+			return name, skip(r, n)
+		}
+	}
+	if n > maxBytes {
+		var large bytes.Buffer
+		if _, err := io.CopyN(&large, r, int64(n)); err != nil {
+			return "", err
+		}
+		return textOf(large.Bytes()), skip(r, 0)
+	}
+	b := p.bytes(n, left)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return "", err
+	}
+	return textOf(b), skip(r, 0)
+}
+
+func fieldOf(b []byte) string {
+	switch string(b) {
+	case codec.FieldMessage:
+		return codec.FieldMessage
+	case codec.FieldPack:
+		return codec.FieldPack
+	case codec.FieldID:
+		return codec.FieldID
+	}
+	return ""
+}
+
+func readID(r *bufio.Reader) (codec.EntryID, error) {
+	n, err := header(r, '$')
+	if err != nil {
+		return codec.EntryID{}, err
+	}
+	if n < 0 || n > maxID {
+		return codec.EntryID{}, fmt.Errorf("%w: an id of %d bytes", errReply, n)
+	}
+	b, err := r.Peek(n)
+	if err != nil {
+		return codec.EntryID{}, err
+	}
+	id, err := codec.ParseEntryID(textOf(b))
+	if err != nil {
+		return id, fmt.Errorf("%w: the id %.40q", errReply, b)
+	}
+	return id, skip(r, n)
+}
+
+// maxID is the length of the longest entry id.
+const maxID = 41
+
+// pair reads the head of a list of two.
+func pair(r *bufio.Reader) error {
+	n, err := header(r, '*')
+	if err == nil && n != 2 {
+		err = fmt.Errorf("%w: %d parts, not 2", errReply, n)
+	}
+	return err
+}
+
+// skip passes over the rest of a text, and the end of the line.
+func skip(r *bufio.Reader, n int) error {
+	_, err := r.Discard(n + len("\r\n"))
+	return err
+}
+
+// header reads the line of a number, -1 for nothing, behind a mark. An error of the server is a refusal.
+func header(r *bufio.Reader, mark byte) (n int, err error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if line[0] == '-' {
+		return 0, refusal(line[1:])
+	}
+	if len(line) < len("*0\r\n") || line[0] != mark {
+		return 0, fmt.Errorf("%w: %.40q", errReply, line)
+	}
+	digits := line[1 : len(line)-len("\r\n")]
+	if string(digits) == "-1" {
+		return -1, nil
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' || n > maxText {
+			return 0, fmt.Errorf("%w: %.40q", errReply, line)
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, nil
+}

@@ -98,8 +98,8 @@ func (c *GrowthConfig) setDefaults() error {
 
 // A specimen is what is of one size, for as long as the axis is measured: the sizes stand beside each other.
 type specimen interface {
-	// prepare makes it, and says how many bytes of the server's memory a message of it takes; 0: that says nothing.
-	prepare(ctx context.Context) (bytesPerMessage float64, err error)
+	// prepare makes it, and says how many bytes of the server's memory one of what grows takes; 0: that is not known.
+	prepare(ctx context.Context) (bytesEach float64, err error)
 	// steps are what is done to it, over and over; after all of them it has the size that it had.
 	steps() []step
 	clean(ctx context.Context) error
@@ -302,8 +302,9 @@ type Point struct {
 	Server float64 `json:"server_us_per_message"`
 	Client float64 `json:"client_us_per_message"`
 	Allocs float64 `json:"allocs_per_message"`
-	// ServerBytes is the memory of all that is there, before the work, for one message of it; null: that says nothing here.
-	ServerBytes *float64 `json:"server_bytes_per_message"`
+	// ServerBytes is the memory that one of what grows takes at the server, what belongs to it included: an entry with its message, a
+	// group with a member; of lanes it is that of a job. Null: it is not known.
+	ServerBytes *float64 `json:"server_bytes_each"`
 
 	Rounds     int    `json:"rounds"`
 	Count      int    `json:"count"`

@@ -27,6 +27,10 @@ func (g *groups) prepare(ctx context.Context) (float64, error) {
 	if err := g.fillTo(ctx); err != nil {
 		return 0, err
 	}
+	before, err := g.stored(ctx)
+	if err != nil {
+		return 0, err
+	}
 	for i := range groups {
 		own, err := stream.NewGroup(g.client, stream.GroupConfig{Address: g.address.String(), Name: fmt.Sprint(groupName, i), Start: stream.New()})
 		if err != nil {
@@ -44,7 +48,18 @@ func (g *groups) prepare(ctx context.Context) (float64, error) {
 			return 0, err
 		}
 	}
-	return 0, nil
+	after, err := g.stored(ctx)
+	return float64(after-before) / float64(groups), err
+}
+
+// stored is the memory of the log, and of all keys below it.
+func (g *groups) stored(ctx context.Context) (int64, error) {
+	log := g.address.LogKey()
+	keys, err := g.client.KeysBelow(ctx, log)
+	if err != nil {
+		return 0, err
+	}
+	return g.meter.stored(ctx, append(keys, log))
 }
 
 func (g *groups) steps() []step {
@@ -69,7 +84,8 @@ func (g *groups) clean(ctx context.Context) error {
 	return errors.Join(err, g.aLog.clean(ctx))
 }
 
-// lanes is a queue with a job in each of so many lanes, a thousand jobs at the least.
+// lanes is a queue with ten jobs in each of so many lanes, a thousand jobs at the least: with one in each, what is done costs by the
+// lane that it comes to, and there are more of these for a hundred jobs.
 type lanes struct {
 	*arena
 	n, size, jobs int
@@ -79,7 +95,7 @@ type lanes struct {
 }
 
 func newLanes(a *arena, size int, cfg *GrowthConfig) specimen {
-	return &lanes{arena: a, n: cfg.Count, size: size, jobs: max(jobsACall, size)}
+	return &lanes{arena: a, n: cfg.Count, size: size, jobs: max(jobsACall, 10*size)}
 }
 
 func (l *lanes) prepare(ctx context.Context) (float64, error) {

@@ -103,7 +103,7 @@ func TestBenchGrowth(t *testing.T) {
 		var got bench.Point
 		require.NoError(t, json.Unmarshal([]byte(line), &got))
 		at[got.Work] = append(at[got.Work], got.At)
-		for _, name := range []string{"axis", "growth", "p50_us", "server_us_per_message", "client_us_per_message", "server_bytes_per_message", "rounds", "durability"} {
+		for _, name := range []string{"axis", "growth", "p50_us", "server_us_per_message", "client_us_per_message", "server_bytes_each", "rounds", "durability"} {
 			require.Contains(t, line, `"`+name+`":`)
 		}
 	}

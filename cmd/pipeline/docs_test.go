@@ -30,7 +30,7 @@ func commands(document string) []string {
 // the embedded server.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"../../docs/cli.md", "../../docs/benchmarks.md", "../../docs/topology.md", "../../README.md", "../../examples/orderflow/README.md", "../../examples/logs/README.md"} {
+	for _, name := range []string{"../../docs/cli.md", "../../docs/benchmarks.md", "../../docs/capacity.md", "../../docs/topology.md", "../../README.md", "../../examples/orderflow/README.md", "../../examples/logs/README.md"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestDocumentIsComplete(t *testing.T) {
 	require.NoError(t, err)
 	p := alone(t)
 	for _, c := range []string{
-		"demo", "server", "produce", "consume", "tail", "range", "replay", "import", "hydrate", "get", "streams", "groups", "check", "bench", "version",
+		"demo", "server", "produce", "consume", "tail", "range", "replay", "import", "hydrate", "get", "streams", "groups", "check", "bench", "capacity", "version",
 		"stream rm", "stream reset", "group reset", "group pause", "group resume", "group delete", "scope partition", "dead ls", "dead show", "dead redrive", "dead drop", "doctor", "projections", "projections switch", "projections reset", "projections drop",
 		"retention ls", "retention set", "retention rm", "retention plan", "retention run", "archive run", "archive ls", "archive verify", "archive restore",
 		"queues", "queues ls", "queues show", "queues pause", "queues resume", "queues set", "queues history", "queues drain", "queues obliterate", "work", "lanes", "lanes ls", "lanes set", "lanes pause", "lanes resume", "lanes drain", "lanes move", "jobs enqueue", "jobs flow", "jobs ls", "jobs show", "jobs retry", "jobs cancel", "jobs rm", "cron ls", "cron add", "cron rm", "cron run",

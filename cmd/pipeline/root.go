@@ -43,7 +43,7 @@ out with nothing, 130 interrupted.`,
 	root.AddCommand(
 		demoCommand(a), demoWorkerCommand(a),
 		serverCommand(a), produceCommand(a), consumeCommand(a), tailCommand(a), rangeCommand(a),
-		getCommand(a), streamsCommand(a), groupsCommand(a), projectionsCommand(a), streamCommand(a), groupCommand(a), scopeCommand(a), deadCommand(a), workCommand(a), jobsCommand(a), queuesCommand(a), lanesCommand(a), cronCommand(a), retentionCommand(a), archiveCommand(a), replayCommand(a), topologyCommand(a), importCommand(a), hydrateCommand(a), checkCommand(a), doctorCommand(a), benchCommand(a), versionCommand(a),
+		getCommand(a), streamsCommand(a), groupsCommand(a), projectionsCommand(a), streamCommand(a), groupCommand(a), scopeCommand(a), deadCommand(a), workCommand(a), jobsCommand(a), queuesCommand(a), lanesCommand(a), cronCommand(a), retentionCommand(a), archiveCommand(a), replayCommand(a), topologyCommand(a), importCommand(a), hydrateCommand(a), checkCommand(a), doctorCommand(a), benchCommand(a), capacityCommand(a), versionCommand(a),
 	)
 	refuseUnknownTopics(root)
 	completeChoices(root)

@@ -185,6 +185,8 @@ func TestBadInput(t *testing.T) {
 		{"a chart nowhere", "bench stream --chart no/x.svg", "--chart no/x.svg: no such file or directory"},
 		{"a chart without a name", "bench stream --chart=", `--chart "": want the name of a file`},
 		{"persistence", "bench stream --persistence yes", `--persistence "yes": want one of no, everysec, always`},
+		{"compressed by itself", "capacity --compressed 30", "Compressed: want 0: only packs are compressed"},
+		{"large", "capacity --size 8388609", `--size "8388609": want a whole number from 0 to 8388608`},
 		{"no axis", "bench growth --axis disk", `--axis "disk": want length, pending, groups, lanes, consumers or nodes`},
 		{"durability of growth", "bench durability --axis length", "--axis is of bench growth"},
 		{"durability at work", "bench durability --concurrency 2", "--concurrency is of the other works"},
@@ -208,7 +210,7 @@ func TestBadInput(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	p := alone(t)
-	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "work", "jobs", "queues", "lanes", "cron", "retention", "topology", "check", "doctor", "bench", "version", "completion"}
+	commands := []string{"demo", "server", "produce", "consume", "tail", "range", "get", "streams", "groups", "stream", "group", "scope", "dead", "work", "jobs", "queues", "lanes", "cron", "retention", "topology", "check", "doctor", "bench", "capacity", "version", "completion"}
 	for _, args := range [][]string{{}, {"help"}, {"--help"}} {
 		r := p.ok(args...)
 		for _, c := range commands {

@@ -47,7 +47,7 @@ type Sample struct {
 	// that is expected it is when what made it was appended.
 	Time    time.Time         `yaml:"time,omitempty"`
 	Headers map[string]string `yaml:"headers,omitempty"`
-	// Data is a text as it is, anything else as JSON.
+	// Data is a text as it is, anything else as JSON. In Go null is json.RawMessage("null"), and nil is that nothing is written.
 	Data any `yaml:"data,omitempty"`
 }
 

@@ -18,6 +18,17 @@ func (p *Problems) flow(d *Document) {
 			p.add("sources."+name+".to", "leave keyed out, or append to another stream and let a stage pass it on", "%s is keyed, which no source appends to", a)
 		}
 	}
+	ended := map[string]string{}
+	for _, name := range sorted(d.Sources) {
+		c := d.Sources[name]
+		if c.File == nil || !c.File.Watermark {
+			continue
+		}
+		if first, is := ended[c.To]; is {
+			p.add("sources."+name+".file.watermark", "leave it out of both, and append a message of type "+stage.WatermarkType+" when both are through", "source %s ends %s too, and what this one brings behind that would be late", first, c.To)
+		}
+		ended[c.To] = name
+	}
 	readers := map[string]string{} // who has a cursor or a group of a name on a stream
 	for _, n := range f.nodes {
 		if n.kind == groupNode {
@@ -35,6 +46,7 @@ func (p *Problems) flow(d *Document) {
 	for _, name := range sorted(d.Stages) {
 		c, path := d.Stages[name], "stages."+name
 		reads(name, path, c.From)
+		p.keyless(d, path, &c)
 		for _, out := range outputs(&c) {
 			p.stands(d, f, path+"."+out.field, out.address)
 			p.mayWrite(d, path+"."+out.field, out.address)
@@ -65,6 +77,19 @@ func (p *Problems) flow(d *Document) {
 		p.reach(f)
 	}
 	p.cycles(d, f)
+}
+
+// keyless refuses results that may have no key where each needs one: they would be refused when they are made, long after what they
+// are made of.
+func (p *Problems) keyless(d *Document, path string, c *stage.Config) {
+	keyed := func(address string) bool {
+		a, err := tier.ParseAddress(address)
+		return err == nil && d.Scopes[a.Scope].Streams[a.Stream].Keyed
+	}
+	without := c.Window != nil && c.Window.Key == "" || c.Batch != nil && c.Batch.Key == ""
+	if without && keyed(c.To) && !keyed(c.From) {
+		p.add(path+"."+c.Verb(), "write key: and an expression that is a text for each message", "%s is keyed, and a message without a key would make a result without one", c.To)
+	}
 }
 
 // decided asks of a stream of events that all are there, in the order of their keys, and of one stage.

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -96,7 +97,11 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 		d.places[path] = d.place(n)
 	}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" && (n.Value == "" || n.Value == "~" || n.Value == "null") {
-		if k := v.Kind(); k != reflect.Map && k != reflect.Struct && k != reflect.Pointer && k != reflect.Interface {
+		switch v.Kind() {
+		case reflect.Map, reflect.Struct, reflect.Pointer:
+		case reflect.Interface: // which is another thing than that nothing is written
+			v.Set(reflect.ValueOf(json.RawMessage("null")))
+		default:
 			d.wrong(n, path, "write a value, or leave the name out", "there is no value")
 		}
 		return

@@ -57,7 +57,7 @@ stages:
   sums:
     from: quakes/raw
     to: quakes/hourly
-    window: {tumbling: 1h, time: data.time, late: quakes/late, values: {n: count, top: {max: data.mag}}}
+    window: {tumbling: 1h, time: data.time, key: data.net, late: quakes/late, values: {n: count, top: {max: data.mag}}}
   shout: {from: quakes/big, job: {queue: mail}}
 sinks:
   out: {from: quakes/big, file: {path: out.jsonl}}
@@ -209,6 +209,12 @@ func TestProblems(t *testing.T) {
 		{"an exclusive stream", "topology: t\nscopes: {s: {streams: {a: {external: true}, b: {exclusive: true, external: true}}}}\nstages:\n  x: {from: s/a, to: s/b, map: data}\nsources: {f: {to: s/b, file: {path: f.csv}}}\n", []string{
 			"4:22: stages.x.to: s/b is exclusive: its one writer is a program that mints its ids, and this would be another; leave exclusive out, or append to another stream",
 			"5:19: sources.f.to: s/b is exclusive",
+		}},
+		{"two ends", "topology: t\nscopes: {s: {streams: {a: {}}}}\nsources:\n  f: {to: s/a, file: {path: f.csv, watermark: true}}\n  g: {to: s/a, file: {path: g.csv, watermark: true}}\n", []string{
+			"5:47: sources.g.file.watermark: source f ends s/a too, and what this one brings behind that would be late; leave it out of both, and append a message of type emq.watermark when both are through",
+		}},
+		{"results without a key", "topology: t\nscopes: {s: {streams: {a: {external: true}, b: {keyed: true}, c: {keyed: true}}}}\nstages:\n  x: {from: s/a, to: s/b, window: {tumbling: 1h, values: {n: count}}}\n  y: {from: s/b, to: s/c, batch: {size: 5}}\n", []string{
+			"4:35: stages.x.window: s/b is keyed, and a message without a key would make a result without one; write key: and an expression that is a text for each message",
 		}},
 		{"what is decided", "topology: t\nscopes: {s: {streams: {a: {external: true}, b: {external: true, retention: {max_length: 9}}}}}\nstages:\n  x: {from: s/a, to: s/b, decide: {events: [{type: type}], state: data}}\n  y: {from: s/a, to: s/b, filter: 'true'}\n", []string{
 			"4:22: stages.x.to: s/b has a retention, and what a key is comes from all of its events; leave retention out",

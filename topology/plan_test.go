@@ -322,7 +322,7 @@ func TestKeyed(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
 	doc := f.document("topology: NAME\nscopes: {SCOPE: {streams: {in: {external: true}, hours: {keyed: true}, seen: {keyed: true}}}}\n" +
-		"stages:\n  hours: {from: SCOPE/in, to: SCOPE/hours, window: {tumbling: 1h, values: {n: count}}}\n  seen: {from: SCOPE/in, to: SCOPE/seen, func: same}\n")
+		"stages:\n  hours: {from: SCOPE/in, to: SCOPE/hours, window: {tumbling: 1h, key: key, values: {n: count}}}\n  seen: {from: SCOPE/in, to: SCOPE/seen, func: same}\n")
 	f.apply(doc)
 	w, err := stream.NewWriter(f.client, stream.WriterConfig{Address: f.own + "/in"})
 	require.NoError(t, err)

@@ -143,3 +143,25 @@ func TestCases(t *testing.T) {
 		require.ErrorContains(t, err, tt.want)
 	}
 }
+
+// TestNull: null is expected where it is written, and is another thing than that nothing is.
+func TestNull(t *testing.T) {
+	document := "topology: t\nscopes: {s: {streams: {a: {external: true}, b: {}}}}\nstages: {x: {from: s/a, to: s/b, map: data.x}}\n"
+	given := "document: doc.yaml\ncases: {all: {given: {s/a: [{data: {x: null}}, {data: {x: 1}}]}, expect: {s/b: [{data: null}, "
+	require.Empty(t, try(t, document, given+"{}]}}}\n"))
+	require.Len(t, try(t, document, given+"{data: null}]}}}\n"), 1)
+	require.Empty(t, try(t, document, "document: doc.yaml\ncases: {all: {given: {s/a: [{data: null}]}, dead: {x: [data is nil]}}}\n"))
+}
+
+// TestWatermarkInCircle: a watermark goes through all of a circle, and once.
+func TestWatermarkInCircle(t *testing.T) {
+	require.Empty(t, try(t, `topology: t
+scopes: {s: {streams: {a: {external: true}, b: {}, c: {}}}}
+stages:
+  less: {from: s/a, to: s/b, filter: data > 0}
+  once: {from: s/b, to: s/a, map: data - 1}
+  all: {from: s/b, to: s/c, batch: {size: 9}}
+`, `document: doc.yaml
+cases: {all: {given: {s/a: [{data: 2}, {type: emq.watermark}]}, expect: {s/a: [{data: 1}, {type: emq.watermark}, {data: 0}], s/c: [{data: [2]}, {type: emq.watermark}]}}}
+`))
+}

@@ -85,8 +85,10 @@ func (c *compiler) handler(name string, cfg Config, opts Options, out outside) (
 		case d.Type != WatermarkType:
 			return handler(ctx, d)
 		}
-		for _, to := range outputs {
-			d.Emit(tier.AppendTo(to, watermark(d.Message)))
+		if m, first := watermark(d.Message, name); first {
+			for _, to := range outputs {
+				d.Emit(tier.AppendTo(to, m))
+			}
 		}
 		return nil
 	}, room, end, nil

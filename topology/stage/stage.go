@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,7 +85,7 @@ func New(client *tier.Client, name string, cfg Config, opts Options) (Runner, er
 	return projection.NewProcess(client, projection.ProcessConfig{
 		Address: cfg.From, Name: name, Lease: time.Duration(cfg.Lease), Attempts: cfg.Attempts, Backoff: time.Duration(cfg.Backoff),
 		Logger: opts.Logger.With(slog.String("stage", name)),
-	}, &process{decider: d, env: newEnv(), outputs: cfg.Outputs(), metrics: m})
+	}, &process{decider: d, name: name, env: newEnv(), outputs: cfg.Outputs(), metrics: m})
 }
 
 // decider compiles the part that decides.
@@ -154,6 +156,7 @@ func (m *memory[T]) prepare(ctx context.Context, _ *env, _ []consumer.Delivery) 
 // process runs a decider as a projection's process.
 type process struct {
 	decider
+	name    string
 	env     *env
 	outputs []string
 	metrics *metrics
@@ -217,16 +220,30 @@ func (p *process) one(d *consumer.Delivery) (err error) {
 	if err == nil {
 		err = p.flush(p.env, until)
 	}
-	for _, to := range p.outputs {
-		p.env.emit(to, watermark(d.Message))
+	if m, first := watermark(d.Message, p.name); first {
+		for _, to := range p.outputs {
+			p.env.emit(to, m)
+		}
 	}
 	return err
 }
 
-// watermark is one as it is handed on. Streams may ask for keys, and it is of none.
-func watermark(m codec.Message) codec.Message {
-	m.Key = cmp.Or(m.Key, WatermarkType)
-	return m
+// headerThrough names the stages that a watermark went through, so that it goes round a circle once.
+const headerThrough = "emq-through"
+
+// watermark is one as a stage hands it on, the first time. Streams may ask for keys, and it is of none.
+func watermark(m codec.Message, name string) (_ codec.Message, first bool) {
+	through, _ := m.Headers.Get(headerThrough)
+	if slices.Contains(strings.Fields(through), name) {
+		return m, false
+	}
+	through = strings.TrimSpace(through + " " + name)
+	for len(through) > codec.MaxHeaderValue { // the last ones do for any circle that is shorter
+		_, through, _ = strings.Cut(through, " ")
+	}
+	m.Key, m.Headers = cmp.Or(m.Key, WatermarkType), slices.Clone(m.Headers)
+	m.Headers.Set(headerThrough, through)
+	return m, true
 }
 
 // watermarkOf is the time of a watermark, nil for the end.

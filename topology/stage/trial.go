@@ -66,7 +66,7 @@ func NewTrial(name string, cfg Config, opts TrialOptions) (*Trial, error) {
 		if j, ok := d.(*joining); ok {
 			j.look = t.look
 		}
-		t.process = &process{decider: d, env: newEnv(), outputs: cfg.Outputs(), metrics: newMetrics(nil, name)}
+		t.process = &process{decider: d, name: name, env: newEnv(), outputs: cfg.Outputs(), metrics: newMetrics(nil, name)}
 	}
 	if err == nil {
 		err = c.problems.Err()

@@ -25,6 +25,13 @@ type Server struct {
 // Server is what the probe found when the client connected.
 func (c *Client) Server() Server { return c.server }
 
+// StillClock reports whether all commands of a transaction see the same time, as they do on Valkey and on Redis from 7.2 on.
+func (s Server) StillClock() bool {
+	var major, minor int
+	_, err := fmt.Sscanf(s.Version, "%d.%d", &major, &minor)
+	return err == nil && (s.Name == "valkey" || major > 7 || major == 7 && minor >= 2)
+}
+
 // andKeep: a restart forgets what CONFIG SET has set.
 const andKeep = ", then CONFIG REWRITE, or write it into the configuration file: a restart forgets it otherwise"
 

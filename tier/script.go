@@ -65,6 +65,9 @@ func (s *Script) AllowsOOM() bool {
 	return strings.Contains(line, "allow-oom")
 }
 
+// Digest is what a server knows the script by.
+func (s *Script) Digest() string { return s.sha }
+
 // Call is one run of a script. All keys share one slot.
 type Call struct {
 	Script *Script

@@ -49,14 +49,14 @@ func enterScope(ctx context.Context, client *tier.Client, scope string, size, at
 		return nil, err
 	}
 	if a.meter, err = NewMeter(ctx, client, keys...); err != nil {
-		a.wire.close()
+		a.wire.Close()
 		return nil, err
 	}
 	return a, nil
 }
 
 func (a *arena) close() {
-	a.wire.close()
+	a.wire.Close()
 	a.meter.Close()
 }
 
@@ -108,8 +108,8 @@ func noise(n int) []byte {
 	return b
 }
 
-func asRefusal(err error) (refusal, bool) {
-	var r refusal
+func asRefusal(err error) (tier.Refusal, bool) {
+	var r tier.Refusal
 	ok := errors.As(err, &r)
 	return r, ok
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/echomq/pipeline/tier"
 )
 
 // A contestant does its part of a round. The works are contestants, and so are their ceilings.
@@ -76,7 +78,7 @@ type rawAppend struct {
 
 func (r *rawAppend) prepare(_ context.Context, n int) error {
 	r.key, r.n = r.address().LogKey(), n
-	one := command(nil, "XADD", r.key, "*", "m", string(r.data))
+	one := tier.AppendCommand(nil, "XADD", r.key, "*", "m", string(r.data))
 	r.full, r.last = nil, nil
 	for range chunk {
 		r.full = append(r.full, one...)
@@ -99,7 +101,7 @@ func (r *rawAppend) run(ctx context.Context) error {
 
 func (r *rawAppend) replies(n int) error {
 	for range n {
-		if _, err := r.wire.skip(); err != nil {
+		if _, err := r.wire.Skip(); err != nil {
 			return err
 		}
 	}
@@ -118,12 +120,12 @@ func (a *arena) fill(ctx context.Context, n int) (key string, err error) {
 	return key, a.wire.flow(ctx, "XADD", parts(rangeChunk, n), appendDepth, func(i int) []byte {
 		b = b[:0]
 		for k := range part(i, rangeChunk, n) {
-			b = command(b, "XADD", key, rawID(i*rangeChunk+k), "m", value)
+			b = tier.AppendCommand(b, "XADD", key, rawID(i*rangeChunk+k), "m", value)
 		}
 		return b
 	}, func(i int) error {
 		for range part(i, rangeChunk, n) {
-			if _, err := a.wire.skip(); err != nil {
+			if _, err := a.wire.Skip(); err != nil {
 				return err
 			}
 		}
@@ -150,13 +152,13 @@ func (r *rawConsume) prepare(ctx context.Context, n int) (err error) {
 	r.n, r.chunks = n, make([][]byte, parts(chunk, n))
 	for i := range r.chunks {
 		k := part(i, chunk, n)
-		b := command(nil, "XREADGROUP", "GROUP", rawGroup, "c", "COUNT", strconv.Itoa(k), "STREAMS", r.key, ">")
+		b := tier.AppendCommand(nil, "XREADGROUP", "GROUP", rawGroup, "c", "COUNT", strconv.Itoa(k), "STREAMS", r.key, ">")
 		ack, del := []string{"XACK", r.key, rawGroup}, []string{"XDEL", r.key}
 		for j := range k {
 			ack, del = append(ack, rawID(i*chunk+j)), append(del, rawID(i*chunk+j))
 		}
-		if b = command(b, ack...); r.remove {
-			b = command(b, del...)
+		if b = tier.AppendCommand(b, ack...); r.remove {
+			b = tier.AppendCommand(b, del...)
 		}
 		r.chunks[i] = b
 	}
@@ -165,7 +167,7 @@ func (r *rawConsume) prepare(ctx context.Context, n int) (err error) {
 
 func (r *rawConsume) run(ctx context.Context) error {
 	return r.wire.flow(ctx, "XREADGROUP", len(r.chunks), readDepth, func(i int) []byte { return r.chunks[i] }, func(i int) error {
-		if _, err := r.wire.skip(); err != nil {
+		if _, err := r.wire.Skip(); err != nil {
 			return err
 		}
 		want := int64(part(i, chunk, r.n))
@@ -174,7 +176,7 @@ func (r *rawConsume) run(ctx context.Context) error {
 			counts = 2
 		}
 		for range counts {
-			if n, err := r.wire.skip(); err != nil || n != want {
+			if n, err := r.wire.Skip(); err != nil || n != want {
 				return errors.Join(err, short("acknowledged and deleted", n, want))
 			}
 		}
@@ -232,10 +234,10 @@ func (r *rawRange) prepare(ctx context.Context, n int) (err error) {
 func (r *rawRange) run(ctx context.Context) error {
 	var b []byte
 	return r.wire.flow(ctx, "XRANGE", parts(rangeChunk, r.n), readDepth, func(i int) []byte {
-		b = command(b[:0], "XRANGE", r.key, rawID(i*rangeChunk), "+", "COUNT", strconv.Itoa(rangeChunk))
+		b = tier.AppendCommand(b[:0], "XRANGE", r.key, rawID(i*rangeChunk), "+", "COUNT", strconv.Itoa(rangeChunk))
 		return b
 	}, func(i int) error {
-		n, err := r.wire.skip()
+		n, err := r.wire.Skip()
 		if err != nil {
 			return err
 		}

@@ -195,7 +195,7 @@ func (s *servers) replica(ctx context.Context, of *embedded.Server) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer w.Close()
 	return none(ctx, "the replica does not follow", func(ctx context.Context) (int64, error) {
 		info, err := w.ask(ctx, "INFO", "replication")
 		if text, _ := info.(string); err != nil || strings.Contains(text, "master_link_status:up") {

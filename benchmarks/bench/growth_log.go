@@ -246,9 +246,9 @@ func (p *pending) prepare(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	err = p.wire.flow(ctx, "XREADGROUP", parts(rangeChunk, p.size), readDepth, func(int) []byte {
-		return command(nil, "XREADGROUP", "GROUP", groupName, "holder", "COUNT", strconv.Itoa(rangeChunk), "STREAMS", log, ">")
+		return tier.AppendCommand(nil, "XREADGROUP", "GROUP", groupName, "holder", "COUNT", strconv.Itoa(rangeChunk), "STREAMS", log, ">")
 	}, func(int) error {
-		_, err := p.wire.skip()
+		_, err := p.wire.Skip()
 		return err
 	})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sourcegraph/conc/pool"
+
+	"github.com/echomq/pipeline/tier"
 )
 
 // Rate is how many messages a second the open loop sends, whatever becomes of them.
@@ -136,27 +138,27 @@ func rawLatency(ctx context.Context, a *arena, l *openLoop) (err error) {
 	if err != nil {
 		return err
 	}
-	defer reader.close()
+	defer reader.Close()
 	p := pool.New().WithContext(ctx).WithFirstError().WithCancelOnError()
 	p.Go(func(ctx context.Context) error { return rawArrivals(ctx, reader, key, len(l.took), l.arrived) })
 	p.Go(func(ctx context.Context) error {
-		defer a.wire.within(ctx)()
-		one := command(nil, "XADD", key, "*", "m", string(a.data))
+		defer a.wire.Within(ctx)()
+		one := tier.AppendCommand(nil, "XADD", key, "*", "m", string(a.data))
 		replies := pool.New().WithErrors()
 		replies.Go(func() error {
 			for range l.took {
-				if _, err := a.wire.skip(); err != nil {
+				if _, err := a.wire.Skip(); err != nil {
 					return ended(ctx, "XADD", err)
 				}
 			}
 			return nil
 		})
 		err := l.run(ctx, false, func(ctx context.Context, _ int) error {
-			_, err := a.wire.conn.Write(one)
+			err := a.wire.write(one)
 			return ended(ctx, "XADD", err)
 		})
 		if err != nil {
-			_ = a.wire.conn.SetDeadline(time.Unix(1, 0))
+			a.wire.Close()
 		}
 		if waited := replies.Wait(); err == nil {
 			err = waited

@@ -42,7 +42,7 @@ func NewMeter(ctx context.Context, client *tier.Client, keys ...string) (*Meter,
 // Close ends the connections.
 func (m *Meter) Close() {
 	for _, w := range m.all {
-		w.close()
+		w.Close()
 	}
 }
 

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +73,7 @@ func wireTo(ctx context.Context, s *embedded.Server) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &wire{conn, bufio.NewReader(conn)}, nil
+	return &wire{tier.NewConn(conn, readBuffer)}, nil
 }
 
 // slots are those of a cluster; slotsOf the first of the i-th of n nodes.
@@ -93,7 +92,7 @@ func (s *servers) cluster(ctx context.Context, n int) error {
 		if wires[i], err = wireTo(ctx, one); err != nil {
 			return err
 		}
-		defer wires[i].close()
+		defer wires[i].Close()
 	}
 	bus, err := wires[0].ask(ctx, "CONFIG", "GET", "cluster-port")
 	if err != nil {

@@ -80,18 +80,17 @@ func (b *batch) ids(offset, count int) []codec.ID {
 }
 
 // finish tells whoever waits.
-func (b *batch) finish(err error) {
-	b.err = err
+func (b *batch) finish() {
 	if len(b.notify) > 0 {
 		var ids []codec.ID
-		if err == nil {
+		if b.err == nil {
 			ids = b.ids(0, len(b.messages))
 		}
 		for i, notify := range b.notify {
 			switch {
 			case notify == nil:
-			case err != nil:
-				notify(codec.ID{}, err)
+			case b.err != nil:
+				notify(codec.ID{}, b.err)
 			default:
 				notify(ids[i], nil)
 			}
@@ -124,8 +123,27 @@ func (b *batch) pack() error {
 	return nil
 }
 
+// entries is how many the messages become, of a batch that has its packs.
+func (b *batch) entries() int {
+	if b.size > 1 {
+		return len(b.packed) / 2
+	}
+	return len(b.messages)
+}
+
+// sentBytes is how many bytes these have.
+func (b *batch) sentBytes() (n int) {
+	if b.size == 1 {
+		return b.bytes
+	}
+	for i := 1; i < len(b.packed); i += 2 {
+		n += len(b.packed[i])
+	}
+	return n
+}
+
 // call makes the script call under the sender's producer.
-func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
+func (b *batch) call(addr tier.Address, s *sender) tier.Call {
 	ttl := producerTTL.Milliseconds()
 	if s.named {
 		ttl = 0
@@ -150,10 +168,7 @@ func (b *batch) call(addr tier.Address, s *sender) (tier.Call, error) {
 		args = append(args, b.messages...)
 	} else {
 		script = packScript
-		if err := b.pack(); err != nil {
-			return tier.Call{}, err
-		}
 		args = append(args, b.packed...)
 	}
-	return tier.Call{Script: script, Keys: keys, Args: args}, nil
+	return tier.Call{Script: script, Keys: keys, Args: args}
 }

@@ -57,13 +57,17 @@ func (x *Sender) Sending() int { return len(x.s.sent) }
 
 // Round is one round of a writer: with what the calls are answered, or that none could be made.
 func (x *Sender) Round(retryFor time.Duration, serve func([]tier.Call) []Answer, failed error) error {
+	defer x.s.tell()
 	x.s.begin(retryFor)
 	if failed != nil {
 		x.s.failed(failed, retryFor)
 		return nil
 	}
 	x.s.declare = false
-	calls, err := x.s.calls(tier.Address{Scope: "s", Stream: "orders"}, declared{Identity: codec.Identity{Brand: "ORD"}})
+	if err := x.s.assign(declared{Identity: codec.Identity{Brand: "ORD"}}); err != nil {
+		return err
+	}
+	calls, err := x.s.calls(tier.Address{Scope: "s", Stream: "orders"})
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (w *Writer) once(ctx context.Context, b *batch, k onceKey) (code string, er
 		if b.identity, a.err = w.identity(ctx, declare); a.err != nil {
 			a.err = notDeclared(a.err)
 		} else {
-			a = w.send(ctx, b.onceCall(w.place.addr, k, w.out.above.load()))[0]
+			a = w.call(ctx, b.onceCall(w.place.addr, k, w.out.above.load()))[0]
 		}
 		switch {
 		case a.err != nil:

@@ -69,6 +69,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 		return ctx.Err()
 	}
 	defer func() { <-w.line }()
+	defer w.out.tell()
 	for len(w.out.sent) > 0 && ctx.Err() == nil {
 		w.round(ctx)
 	}
@@ -114,6 +115,7 @@ func (w *Writer) drain(ctx context.Context) {
 		return
 	}
 	defer func() { <-w.line }()
+	defer w.out.tell()
 	for w.publishing() && ctx.Err() == nil {
 		w.round(ctx)
 	}
@@ -132,6 +134,7 @@ func (w *Writer) giveUp() {
 	for _, b := range published {
 		w.out.end(b, w.notSent(errStopped))
 	}
+	w.out.tell()
 	w.metrics.round(&w.out)
 }
 

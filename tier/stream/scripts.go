@@ -17,6 +17,8 @@ var (
 	attendScript        = load("attend")
 	appendScript        = load("append")
 	packScript          = load("pack")
+	receiptScript       = load("receipt")
+	roomScript          = load("room")
 	exclusiveScript     = load("append_exclusive")
 	onceScript          = load("append_once")
 	appendIfScript      = load("append_if")

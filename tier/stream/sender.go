@@ -20,6 +20,7 @@ type sender struct {
 	number   uint64 // last one given
 	above    highest
 	sent     []*batch // in order; those without a number were never sent under this producer
+	ended    []*batch // whose callers are not told yet
 	failures int      // rounds in a row without progress
 	pause    time.Duration
 	declare  bool // the server does not know the stream, or knows it otherwise
@@ -60,14 +61,30 @@ func unknownOutcome(err error) error {
 	return &tier.Error{Op: "append", Class: tier.ErrTimeout, Err: err}
 }
 
-// calls numbers the batches and makes their script calls.
-func (s *sender) calls(addr tier.Address, identity declared) ([]tier.Call, error) {
-	calls := make([]tier.Call, len(s.sent))
-	for i, b := range s.sent {
+// assign gives the batches that are sent the first time their numbers, and makes their packs.
+func (s *sender) assign(identity declared) error {
+	for _, b := range s.sent {
 		if b.since.IsZero() {
 			b.since = time.Now()
 		}
 		b.identity = identity
+		if b.number == 0 && s.mint == nil {
+			s.number++
+			b.number = s.number
+		}
+		if b.size > 1 && s.mint == nil && b.only == nil && identity.kind != keyed {
+			if err := b.pack(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// calls makes the script calls of the batches.
+func (s *sender) calls(addr tier.Address) ([]tier.Call, error) {
+	calls := make([]tier.Call, len(s.sent))
+	for i, b := range s.sent {
 		var err error
 		if calls[i], err = s.call(b, addr); err != nil {
 			return nil, err
@@ -83,11 +100,7 @@ func (s *sender) call(b *batch, addr tier.Address) (tier.Call, error) {
 		}
 		return b.exclusiveCall(addr), nil
 	}
-	if b.number == 0 {
-		s.number++
-		b.number = s.number
-	}
-	return b.call(addr, s)
+	return b.call(addr, s), nil
 }
 
 // receipts is how many that the server has of calls before this one may still be asked for: those from the first one on
@@ -165,6 +178,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 			continue
 		case code == "undeclared":
 			s.declare = true
+		case code == "again": // by a script
 		case code == "unknown", code == "order" && len(s.sent) == 0 && !anew:
 			anew = true // the producer's record is gone, or older than what it acknowledged
 		case code == "order": // one before it did not go through
@@ -243,7 +257,17 @@ func (s *sender) end(b *batch, err error) {
 	default:
 		s.calledOff++
 	}
-	b.finish(err)
+	b.err = err
+	s.ended = append(s.ended, b)
+}
+
+// tell tells the callers of what has ended.
+func (s *sender) tell() {
+	for _, b := range s.ended {
+		b.finish()
+	}
+	clear(s.ended)
+	s.ended = s.ended[:0]
 }
 
 // accept takes the receipt, if it is one for these messages.

@@ -27,8 +27,9 @@ type Writer struct {
 
 	shelf shelf
 
-	line chan struct{} // held by the one who sends
-	out  sender        // of whoever holds the line
+	line   chan struct{} // held by the one who sends
+	out    sender        // of whoever holds the line, as direct is
+	direct direct
 
 	room    *semaphore.Weighted // bytes that Publish may still queue
 	wake    chan struct{}       // something was published
@@ -53,6 +54,7 @@ func NewWriter(client *tier.Client, cfg WriterConfig) (*Writer, error) {
 		metrics: newWriterMetrics(cfg.Registerer, place.addr),
 		line:    make(chan struct{}, 1),
 		room:    semaphore.NewWeighted(int64(cfg.MaxQueued)),
+		direct:  newDirect(client),
 		wake:    make(chan struct{}, 1),
 		ready:   make(chan struct{}),
 	}
@@ -161,6 +163,7 @@ func (w *Writer) wait(ctx context.Context, b *batch) error {
 		}
 		for !closed(b.done) && ctx.Err() == nil {
 			w.round(ctx)
+			w.out.tell()
 		}
 		<-w.line
 	}
@@ -189,7 +192,8 @@ func (w *Writer) notSent(err error) error {
 }
 
 // round sends what waits, in one write, and sorts out the answers. The caller holds the line, until its ctx ends: then
-// what was sent is left to the next one, who sends it again, without effect on the log.
+// what was sent is left to the next one, who sends it again, without effect on the log. It does not tell the callers of
+// what has ended: who sends more tells them while the server works.
 func (w *Writer) round(ctx context.Context) {
 	if !tier.Pause(ctx, w.out.pause) {
 		return
@@ -208,23 +212,48 @@ func (w *Writer) round(ctx context.Context) {
 		w.out.failed(err, w.cfg.RetryFor)
 		return
 	}
-	calls, err := w.out.calls(w.place.addr, identity)
+	err = w.out.assign(identity)
+	var answers []answer
+	if err == nil {
+		answers, err = w.send(ctx, identity)
+	}
 	if err != nil {
 		w.out.failed(err, 0)
 		return
 	}
 	w.out.declare = false
-	w.out.absorb(w.send(ctx, calls...), w.cfg.RetryFor)
+	w.out.absorb(answers, w.cfg.RetryFor)
 }
 
 // durableWait is how long one write waits for replicas and disks.
 const durableWait = time.Second
 
-// send sends calls in one write. What is not as durable as is asked is not answered yet.
-func (w *Writer) send(ctx context.Context, calls ...tier.Call) []answer {
+// send sends what has its numbers, in one write. The error says that nothing was sent.
+func (w *Writer) send(ctx context.Context, identity declared) ([]answer, error) {
+	if w.durability() == (tier.Durability{}) {
+		start := time.Now()
+		if answers := w.direct.send(ctx, &w.out, w.place.addr, identity); answers != nil {
+			w.metrics.roundTrip.Observe(time.Since(start).Seconds())
+			return answers, nil
+		}
+	}
+	w.out.tell()
+	calls, err := w.out.calls(w.place.addr)
+	if err != nil {
+		return nil, err
+	}
+	return w.call(ctx, calls...), nil
+}
+
+func (w *Writer) durability() tier.Durability {
+	return tier.Durability{Replicas: w.cfg.Replicas, Fsync: w.cfg.Fsync}
+}
+
+// call makes calls in one write. What is not as durable as is asked is not answered yet.
+func (w *Writer) call(ctx context.Context, calls ...tier.Call) []answer {
 	start := time.Now()
 	defer func() { w.metrics.roundTrip.Observe(time.Since(start).Seconds()) }()
-	durability := tier.Durability{Replicas: w.cfg.Replicas, Fsync: w.cfg.Fsync}
+	durability := w.durability()
 	if durability == (tier.Durability{}) {
 		return answersOf(w.place.client.RunMulti(ctx, calls...))
 	}
@@ -256,7 +285,8 @@ func (w *Writer) dropBehind(position uint64) {
 	kept := w.queue[:0:0]
 	for _, b := range w.queue {
 		if b.number > position {
-			b.finish(w.notSent(errOvertaken))
+			b.err = w.notSent(errOvertaken)
+			b.finish()
 			continue
 		}
 		kept = append(kept, b)
@@ -286,6 +316,10 @@ func (w *Writer) troubled(failures int, err error) {
 	}
 }
 
+// writeMessages is how many messages of several batches go in one write: a server that is handed more at a time has them all
+// in line before it runs the first.
+const writeMessages = 2048
+
 // refill moves batches from the queue to those that are sent. Those of a named producer and of an exclusive writer go one
 // by one: numbers and ids may leave gaps, so one that fails must not be overtaken.
 func (w *Writer) refill() {
@@ -295,7 +329,14 @@ func (w *Writer) refill() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := min(limit-len(w.out.sent), len(w.queue))
+	messages, n := 0, 0
+	for _, b := range w.out.sent {
+		messages += len(b.messages)
+	}
+	for n < len(w.queue) && len(w.out.sent)+n < limit && (len(w.out.sent)+n == 0 || messages+len(w.queue[n].messages) <= writeMessages) {
+		messages += len(w.queue[n].messages)
+		n++
+	}
 	w.out.sent = append(w.out.sent, w.queue[:n]...)
 	w.queue = append(w.queue[:0:0], w.queue[n:]...)
 }

@@ -1,7 +1,6 @@
 package tier_test
 
 import (
-	"bufio"
 	"fmt"
 	"testing"
 
@@ -11,30 +10,37 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// TestRaw: it is logged in, and reaches the server that takes the key.
-func TestRaw(t *testing.T) {
+// TestConn: it is logged in, and reaches the server that takes the key.
+func TestConn(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)
 		key := tier.StateKey(f.scope(), "x")
-		conn, err := f.client.Raw(f.ctx, key)
+		conn, err := f.client.Conn(f.ctx, key, 4096)
 		require.NoError(t, err)
 		defer conn.Close()
-		_, err = fmt.Fprintf(conn, "*4\r\n$4\r\nHSET\r\n$%d\r\n%s\r\n$1\r\nf\r\n$1\r\nv\r\n", len(key), key)
+		reply, err := conn.Ask("HSET", key, "f", "v")
 		require.NoError(t, err)
-		reply, err := bufio.NewReader(conn).ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, ":1\r\n", reply)
+		require.Equal(t, int64(1), reply)
 		require.Equal(t, "v", f.text("HGET", key, "f"))
+
+		conn.Send(tier.AppendCommand(nil, "HGET", key, "f"))
+		conn.Send(tier.CommandHead(2, "HGET"), key, "f")
+		require.NoError(t, conn.Flush())
+		for range 2 {
+			reply, err = conn.Value()
+			require.NoError(t, err)
+			require.Equal(t, "v", reply)
+		}
 	})
 }
 
-// TestRawUnreachable: the error is that of the connection.
-func TestRawUnreachable(t *testing.T) {
+// TestConnUnreachable: the error is that of the connection.
+func TestConnUnreachable(t *testing.T) {
 	t.Parallel()
 	s := tiertest.Private(t, tiertest.Valkey)
 	f := setUp(t, s)
 	s.Kill()
-	_, err := f.client.Raw(f.ctx, "k")
+	_, err := f.client.Conn(f.ctx, "k", 4096)
 	require.ErrorIs(t, err, tier.ErrUnreachable)
 }
 

@@ -1,0 +1,226 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
+
+// direct is the short way to the log: a transaction appends the messages of some batches by commands of their own, which cost the
+// server two thirds of what they cost in a script, and a script at its end notes their receipts, or takes them out again. It
+// is taken by many messages of a writer that is one of many, unconditional and in good order; everything else, and
+// everything that went wrong, goes by the scripts, under the same numbers.
+type direct struct {
+	client  *tier.Client
+	tx      *tier.Transaction
+	able    bool // the server gives one transaction's entries ids that follow one another
+	allowed bool // the user may do all of it
+
+	producer string // whose last number the open transaction has seen
+	last     uint64
+	open     bool
+	rest     time.Time // before which it is not tried
+}
+
+// What goes by a script as fast.
+const (
+	directMessages = 32       // fewer entries
+	directBytes    = 32 << 10 // or bytes of them
+	directPack     = 8 << 10  // or bytes of a pack
+	directRest     = time.Second
+)
+
+func newDirect(client *tier.Client) direct {
+	return direct{client: client, tx: client.Transaction(), able: client.Server().StillClock()}
+}
+
+// takes reports whether all that is sent can go this way, and is enough.
+func (d *direct) takes(s *sender, identity declared) bool {
+	if !d.able || s.named || s.mint != nil || identity.kind != "" || s.sent[0].number < 2 || time.Now().Before(d.rest) {
+		return false
+	}
+	entries, bytes := 0, 0
+	for _, b := range s.sent {
+		if b.only != nil || b.unknown || b.last != nil {
+			return false
+		}
+		entries, bytes = entries+b.entries(), bytes+b.sentBytes()
+	}
+	if s.sent[0].size > 1 {
+		return bytes >= entries*directPack
+	}
+	return entries >= directMessages || bytes >= directBytes
+}
+
+// send sends what the sender has numbered. It answers nil when nothing had an effect, and the scripts are to be called.
+func (d *direct) send(ctx context.Context, s *sender, addr tier.Address, identity declared) []answer {
+	if !d.takes(s, identity) {
+		return nil
+	}
+	keys := []string{addr.LogKey(), addr.ProducerKey(s.producer), tier.ScopeKey(addr.Scope)}
+	if !d.begun(s) {
+		d.begin(ctx, s, keys, tier.StreamField(addr.Stream), identity)
+		if !d.begun(s) {
+			return nil
+		}
+	}
+	t := transaction{sender: s, keys: keys, field: tier.StreamField(addr.Stream), answers: make([]answer, len(s.sent))}
+	seen, ran, err := d.tx.Exec(ctx, t.write, s.tell, t.read)
+	d.look(seen, identity)
+	if err == nil && !ran {
+		d.pause()
+		return nil
+	}
+	for i := range t.answers {
+		if err != nil {
+			t.answers[i] = answer{err: err}
+		}
+		if err != nil || t.answers[i].code == "again" {
+			d.pause()
+		}
+	}
+	return t.answers
+}
+
+// begun reports whether the open transaction has seen what these batches follow.
+func (d *direct) begun(s *sender) bool {
+	return d.open && d.producer == s.producer && d.last == s.sent[0].number-1
+}
+
+// begin opens a transaction. Nothing is sent but that: when it fails, the scripts tell what is wrong, or go on without.
+func (d *direct) begin(ctx context.Context, s *sender, keys []string, field string, identity declared) {
+	d.open = false
+	if !d.may(ctx, keys) {
+		return
+	}
+	seen, err := d.tx.Open(ctx, keys[1:], []string{"GET", keys[1]}, []string{"HMGET", keys[2], "node", field})
+	if err != nil {
+		d.able = !errors.Is(err, tier.ErrPermission)
+		d.pause()
+		return
+	}
+	d.producer = s.producer
+	d.look(seen, identity)
+}
+
+// may asks once whether the user may do all that the transaction does, and makes the server know the script.
+func (d *direct) may(ctx context.Context, keys []string) bool {
+	if d.allowed {
+		return true
+	}
+	m, err := d.client.Run(ctx, tier.Call{Script: roomScript, Keys: keys, Args: []string{"0", ""}})
+	if err != nil {
+		d.pause()
+		return false
+	}
+	may, err := m.AsInt64()
+	d.allowed = err == nil && may == 1
+	d.able = d.allowed
+	return d.allowed
+}
+
+func (d *direct) pause() {
+	d.open = false
+	d.rest = time.Now().Add(directRest)
+}
+
+// look takes what the next transaction has seen.
+func (d *direct) look(seen []any, identity declared) {
+	d.open, d.last = false, 0
+	if len(seen) != 2 {
+		return
+	}
+	held, _ := seen[0].(string)
+	row, _ := seen[1].([]any)
+	if _, err := fmt.Sscanf(held, "%d ", &d.last); err != nil || len(row) != 2 {
+		return
+	}
+	d.open = row[0] == strconv.Itoa(identity.Node) && row[1] == identity.text()
+}
+
+// transaction is what one sends and is answered: of each batch its entries, and behind them the script that notes their receipt.
+type transaction struct {
+	sender  *sender
+	keys    []string // log, producer, scope
+	field   string   // of the stream in the scope
+	ends    []int    // the places of the batches' receipts among the commands
+	answers []answer
+}
+
+// write writes the commands, and returns how many.
+func (t *transaction) write(c *tier.Conn) (commands int) {
+	entry := tier.CommandHead(1, "XADD", t.keys[0], "*", "m")
+	pack := tier.CommandHead(1, "XADD", t.keys[0], "NOMKSTREAM", "*", "b")
+	above := t.sender.above.load().String()
+	room := tier.CommandHead(2, slices.Concat([]string{"EVALSHA", roomScript.Digest(), strconv.Itoa(len(t.keys))}, t.keys)...)
+	for _, b := range t.sender.sent {
+		if b.size == 1 {
+			for _, message := range b.messages {
+				c.Send(entry, message)
+			}
+		}
+		for i := 0; i < len(b.packed); i += 2 {
+			c.Send(room, b.packed[i], above) // not known to the server, it leaves nothing, and the receipt is refused
+			c.Send(pack, b.packed[i+1])
+		}
+		first := "1"
+		if b.size > 1 {
+			first = b.packed[0]
+		}
+		c.Send(t.script(receiptScript,
+			strconv.FormatUint(b.number, 10), strconv.FormatInt(producerTTL.Milliseconds(), 10), t.field, above,
+			strconv.Itoa(t.sender.receipts(b)), strconv.Itoa(len(b.messages)), strconv.Itoa(b.entries()), first))
+		commands += b.entries() + len(b.packed)/2
+		t.ends = append(t.ends, commands)
+		commands++
+	}
+	return commands
+}
+
+// script is a script's call by its source: by its digest, the server might not know it, after what came before it was done.
+func (t *transaction) script(s *tier.Script, args ...string) []byte {
+	return tier.AppendCommand(nil, slices.Concat([]string{"EVAL", s.Source, strconv.Itoa(len(t.keys))}, t.keys, args)...)
+}
+
+// read reads the reply to the i-th command.
+func (t *transaction) read(c *tier.Conn, i int) error {
+	at, ends := slices.BinarySearch(t.ends, i)
+	if !ends {
+		_, err := c.Skip()
+		return err
+	}
+	reply, err := c.Value()
+	var refusal tier.Refusal
+	if errors.As(err, &refusal) { // the messages are in the log, and nothing says so to who repeats them
+		t.answers[at].err = &tier.Error{Op: "append", Key: t.keys[0], Class: tier.ErrPartly, Err: refusal}
+		return nil
+	}
+	if err == nil {
+		t.answers[at] = answerOf(reply)
+	}
+	return err
+}
+
+// answerOf reads a reply of receipt.lua.
+func answerOf(reply any) (a answer) {
+	parts, _ := reply.([]any)
+	if len(parts) != 4 {
+		return answer{err: fmt.Errorf("stream: append: unexpected reply %v", reply)}
+	}
+	a.code, _ = parts[0].(string)
+	count, _ := parts[2].(int64)
+	size, _ := parts[3].(int64)
+	a.receipt.count, a.receipt.size = int(count), int(size)
+	if a.code != "ok" {
+		return a
+	}
+	first, _ := parts[1].(string)
+	a.receipt.first, a.err = codec.ParseEntryID(first)
+	return a
+}

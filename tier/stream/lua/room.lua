@@ -1,0 +1,60 @@
+#!lua
+-- Makes the next entry of a transaction, a pack that is added with '*', take the id that pack.lua would give it: sets the log's
+-- top right below. The transaction has watched the producer and the scope, and receipt.lua ends it.
+-- KEYS[1] log       STREAM
+-- KEYS[2] producer  STRING  as pack.lua has it; behind it, until the transaction ends, '@first ms seq': the first message's id, and
+--                           the last one's; '@' alone: there is no such id
+-- KEYS[3] scope     HASH
+-- ARGV[1] size      of the pack, in messages; 0: only says whether the user may do what this and receipt.lua do: what a
+--                   transaction has done before them stays when they are refused
+-- ARGV[2] above     the highest address that this writer was given
+-- Replies 1, or 0 when there is no such id, or no such right.
+local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
+local size, above = tonumber(ARGV[1]), ARGV[2]
+local call = redis.call
+
+if size == 0 then
+  for _, cmd in ipairs({
+    {'GET', producer}, {'SET', producer, ''}, {'HSET', scope, 'top', ''}, {'TIME'}, {'EXISTS', log}, {'XLEN', log}, {'XREVRANGE', log, '+', '-'},
+    {'XINFO', 'STREAM', log}, {'XDEL', log, '0-1'}, {'XSETID', log, '0-1'},
+  }) do
+    if not redis.acl_check_cmd(unpack(cmd)) then return 0 end
+  end
+  return 1
+end
+
+local held = call('GET', producer) or ''
+local receipts, state = string.match(held, '^([^@]*)(.*)$')
+local first, ms, seq = string.match(state, '^@(%S+) (%d+) (%d+)$')
+if first then
+  ms, seq = ms + 0, seq + 0
+elseif state == '' then
+  local t = call('TIME')
+  ms, seq = t[1] * 1000 + math.floor(t[2] / 1000), -1
+  local function pass(id)
+    local m, s = string.match(id, '^(%d+)%-(%d+)$')
+    m, s = m + 0, s + 0
+    if m > ms or (m == ms and s > seq) then ms, seq = m, s end
+  end
+  pass(above)
+  local top = call('XREVRANGE', log, '+', string.format('%.0f-0', ms), 'COUNT', 1)[1]
+  if top then
+    pass(top[1])
+  elseif call('XLEN', log) == 0 then -- what it gave last is not known
+    state = '@'
+  end
+end
+local placed = state ~= '@'
+if placed then
+  if seq + size > 4095 then ms, seq = ms + 1, -1 end
+  seq = seq + size
+  first = first or string.format('%.0f-%d', ms, seq - size + 1)
+  local below = seq > 0 and string.format('%.0f-%d', ms, seq - 1) or string.format('%.0f-18446744073709551615', ms - 1)
+  placed = ms >= 1704067200000 and ms + 2 <= 3903090455551 and not redis.pcall('XSETID', log, below).err
+end
+if placed then
+  call('SET', producer, string.format('%s@%s %.0f %d', receipts, first, ms, seq), 'KEEPTTL')
+  return 1
+end
+call('SET', producer, receipts .. '@', 'KEEPTTL')
+return 0

@@ -1,0 +1,214 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Transaction runs commands all or none, and only if keys are as they were when they were last looked at: WATCH and MULTI on a
+// connection of its own. A script could compare first, but what it is given goes through Lua, which makes a text of it and hashes that byte by byte.
+//
+// Who runs one looks for the next one with it, so that while nobody else writes to the keys each takes one round trip. A
+// transaction is there to save work, not to be relied on: Exec may always say that it has not run, and the caller runs the
+// scripts that it stands for.
+type Transaction struct {
+	client *Client
+
+	mu   sync.Mutex
+	conn *Conn // nil: not open
+	key  string
+	look []byte // what opens it, encoded
+	seen int    // how many replies that has
+	idle *time.Timer
+	used time.Time
+}
+
+const (
+	transactionReplies = 32 << 10         // bytes of the buffer
+	transactionIdle    = 10 * time.Second // after which the connection is given up
+)
+
+// Transaction makes one. It sends nothing. The connection ends when it is not used for a while, or with the client.
+func (c *Client) Transaction() *Transaction { return &Transaction{client: c} }
+
+// Open watches keys of one slot, and then looks at them with commands, whose replies it returns, one for each. An error says
+// that it is not open; nothing but this was sent.
+func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string) ([]any, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.client.closed.Load() {
+		return nil, &Error{Op: "WATCH", Key: watch[0], Class: ErrClosed, Err: errors.New("the client was closed")}
+	}
+	ctx, cancel := t.client.deadline(ctx)
+	defer cancel()
+	t.key, t.seen = watch[0], len(look)
+	again := t.conn != nil
+	t.look = t.look[:0]
+	t.look = AppendCommand(t.look, append([]string{"WATCH"}, watch...)...)
+	for _, words := range look {
+		t.look = AppendCommand(t.look, words...)
+	}
+	t.look = AppendCommand(t.look, "MULTI")
+	if !again {
+		conn, err := t.client.Conn(ctx, t.key, transactionReplies)
+		if err != nil {
+			return nil, Wrap("WATCH", t.key, err)
+		}
+		t.conn = conn
+		t.client.dedicated.Store(t, true)
+	}
+	defer t.conn.Within(ctx)()
+	if again { // what it has seen is of no use any more
+		t.conn.Send(AppendCommand(nil, "DISCARD"))
+	}
+	t.conn.Send(t.look)
+	err := t.conn.Flush()
+	if err == nil && again {
+		_, err = t.conn.Skip()
+	}
+	var seen []any
+	if err == nil {
+		seen, err = t.looked()
+	}
+	if err != nil {
+		t.drop()
+		return nil, t.failed(ctx, "WATCH", err)
+	}
+	t.rest()
+	return seen, nil
+}
+
+// Exec sends the commands that write writes, so many as it returns, then does what can be done while the server works, and reads
+// their replies with read, one after another, when all have run: one that the server refused when it ran is a Refusal. Ran false without an error says that none had an
+// effect. Seen are the replies of the next look; nil when the transaction is not open any more.
+//
+// The error is that of a call, and not one of read, which ends it just so.
+func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile func(), read func(c *Conn, i int) error) (seen []any, ran bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn == nil {
+		return nil, false, nil
+	}
+	ctx, cancel := t.client.deadline(ctx)
+	defer cancel()
+	defer t.conn.Within(ctx)()
+	n := write(t.conn)
+	t.conn.Send(AppendCommand(nil, "EXEC"))
+	t.conn.Send(t.look)
+	err = t.conn.Flush()
+	meanwhile()
+	if err == nil {
+		ran, err = t.replies(n, read)
+	}
+	if isRefusal(err) { // all are refused, which a script will explain
+		t.drop()
+		return nil, false, nil
+	}
+	if err != nil {
+		t.drop()
+		return nil, false, t.failed(ctx, "EXEC", err)
+	}
+	if seen, err = t.looked(); err != nil { // what ran is known
+		t.drop()
+		return nil, ran, nil
+	}
+	t.rest()
+	return seen, ran, nil
+}
+
+// replies reads those of the commands: first that they stand in line, then what EXEC says.
+func (t *Transaction) replies(n int, read func(c *Conn, i int) error) (ran bool, err error) {
+	for range n {
+		if _, err := t.conn.Skip(); err != nil && !isRefusal(err) { // EXEC is refused then
+			return false, err
+		}
+	}
+	_, have, _, err := t.conn.head()
+	switch {
+	case err != nil:
+		return false, err
+	case have < 0:
+		return false, nil
+	case have != int64(n):
+		return false, fmt.Errorf("%d replies to %d commands", have, n)
+	}
+	for i := range n {
+		if err := read(t.conn, i); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// looked reads the replies of what opens a transaction.
+func (t *Transaction) looked() (seen []any, err error) {
+	if _, err := t.conn.Skip(); err != nil {
+		return nil, err
+	}
+	for range t.seen {
+		v, err := t.conn.Value()
+		if err != nil {
+			return nil, err
+		}
+		seen = append(seen, v)
+	}
+	_, err = t.conn.Skip()
+	return seen, err
+}
+
+func isRefusal(err error) bool {
+	var r Refusal
+	return errors.As(err, &r)
+}
+
+// failed gives an error its class. The server has refused what follows a refusal too, or has not run it.
+func (t *Transaction) failed(ctx context.Context, op string, err error) error {
+	var r Refusal
+	switch {
+	case errors.As(err, &r):
+		return refused(op, t.key, string(r))
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	}
+	return t.client.wrap(op, t.key, err)
+}
+
+// rest keeps the connection for a while.
+func (t *Transaction) rest() {
+	t.used = time.Now()
+	if t.idle == nil {
+		t.idle = time.AfterFunc(transactionIdle, t.tire)
+	}
+}
+
+func (t *Transaction) tire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.idle = nil
+	if t.conn == nil {
+		return
+	}
+	if left := transactionIdle - time.Since(t.used); left > 0 {
+		t.idle = time.AfterFunc(left, t.tire)
+		return
+	}
+	t.drop()
+}
+
+// Close ends the connection. What is open has no effect.
+func (t *Transaction) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drop()
+}
+
+func (t *Transaction) drop() {
+	if t.conn != nil {
+		t.conn.Close()
+		t.conn = nil
+		t.client.dedicated.Delete(t)
+	}
+}

@@ -21,7 +21,10 @@ func nth(n int, match func([]string) bool) func([]string) bool {
 	}
 }
 
-func appends(cmd []string) bool { return cmd[0] == "EVALSHA" && len(cmd) >= 12 && cmd[2] == "3" }
+// appends: a script, or what a transaction notes a receipt with.
+func appends(cmd []string) bool {
+	return (cmd[0] == "EVALSHA" && len(cmd) >= 12 || cmd[0] == "EVAL" && len(cmd) == 14) && cmd[2] == "3"
+}
 
 // TestLostReply (B74): when the reply to an append is lost after the write, or the request before it, the writer repeats
 // it: one copy of each message stands in the log, and the caller's ids are those in the log.

@@ -187,8 +187,10 @@ var transitions = map[string]transition{
 				return f.text("ZCARD", members) + f.text("ZSCORE", members, "silent")[:min(1, len(f.text("ZSCORE", members, "silent")))]
 			}
 	}, before: "21", after: "2", answer: "[me other] 2"},
-	"append": appending(1),
-	"pack":   appending(2),
+	"append":  appending(1),
+	"pack":    appending(2),
+	"receipt": inTransaction("receipt", "2", "600000", "stream:orders", "0-0", "0", "2", "2", "1").answers("[ok first 2 1]", "noted", "[noted  0 0]"),
+	"room":    inTransaction("room", "5", "0-0").answers("1", "room", "1"),
 	"append_if": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		w := f.keyedWriter()
 		_, err := w.Declare(f.ctx)
@@ -738,6 +740,50 @@ func (s *owning) state() string {
 	}
 	return fmt.Sprintf("%s at %s above %s parked %s%s dead %s%s", owner, place(s.f.row("c", "at")), place(s.f.row("c", "above")),
 		s.f.text("ZCARD", s.f.addr().RetryKey("c")), taken, s.f.text("XLEN", s.f.addr().DeadKey("c")), paused)
+}
+
+// inTransactions is a script of which the transaction has done what comes before it: two entries.
+type inTransactions struct {
+	script string
+	args   []string
+}
+
+func inTransaction(script string, args ...string) inTransactions { return inTransactions{script, args} }
+
+func (in inTransactions) answers(answer, after, again string) transition {
+	return transition{before: "two more", answer: answer, after: after, again: again, prepare: func(f *fixture) (func() (string, error), func() string) {
+		f.append(f.writer(stream.WriterConfig{}), 1)
+		log, producer := f.log(), f.addr().ProducerKey("p")
+		f.do("SET", producer, "1 1-1 1 1;")
+		first := f.do("XADD", log, "*", "m", "a")
+		id, err := first.ToString()
+		require.NoError(f.t, err)
+		ms, _, _ := strings.Cut(id, "-")
+		f.do("XADD", log, ms+"-*", "m", "b")
+		return func() (string, error) {
+				m, err := f.client.Run(f.ctx, tier.Call{
+					Script: script(f.t, in.script), Keys: []string{log, producer, tier.ScopeKey(f.addr().Scope)}, Args: in.args,
+				})
+				if err != nil {
+					return "", err
+				}
+				if in.script == "room" {
+					n, err := m.AsInt64()
+					return strconv.FormatInt(n, 10), err
+				}
+				reply, err := m.ToAny()
+				return strings.Replace(fmt.Sprint(reply), id, "first", 1), err
+			}, func() string {
+				held := f.text("GET", producer)
+				switch {
+				case strings.HasPrefix(held, "2 "+id+" 2 1;"):
+					return "noted"
+				case strings.HasPrefix(held, "1 1-1 1 1;@"):
+					return "room"
+				}
+				return "two more"
+			}
+	}}
 }
 
 // TestTransitions (B144) calls each script through Go, on every server, a cluster too: what it answers and what it leaves

@@ -14,7 +14,7 @@
 -- ARGV[6] count     of the messages
 -- ARGV[7] entries   that they are
 -- ARGV[8] size      messages in the first one
--- Replies {code, first id, count, size}: ok | again (taken out: the script that it stands for appends them)
+-- Replies {code, first id, count, size}: ok | again (taken out: the script that it stands for appends them) | noted (before)
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
 local number, ttl, field, above, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local count, entries, size = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
@@ -26,6 +26,7 @@ local function parse(id)
 end
 local held, state = string.match(call('GET', producer) or '', '^([^@]*)(.*)$')
 local last = string.match(held, '^%d+')
+if last == number then return {'noted', '', 0, 0} end
 local first, ms, seq
 if size == '1' then
   ms, seq = parse(call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1])

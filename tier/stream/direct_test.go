@@ -1,0 +1,292 @@
+package stream_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// directPack is a size at which packs of large messages go by transactions, as single ones do.
+const directPack = 50
+
+// large are n messages that differ, so large that packs of them are worth a transaction.
+func large(n int) []codec.Message {
+	ms := messages(n)
+	for i := range ms {
+		ms[i].Data = append(ms[i].Data, make([]byte, 300)...)
+	}
+	return ms
+}
+
+// direct is a writer whose next transaction is open, and what it has appended.
+type direct struct {
+	*fixture
+	w   *stream.Writer
+	ids []codec.ID
+}
+
+func (d *direct) append(n int) {
+	d.t.Helper()
+	ids, err := d.w.AppendBatch(d.ctx, large(n))
+	require.NoError(d.t, err)
+	d.ids = append(d.ids, ids...)
+}
+
+func (d *direct) transactions() int {
+	d.t.Helper()
+	return d.calls("exec")
+}
+
+// calls is how often the server of the fixture has run a command.
+func (f *fixture) calls(command string) (n int) {
+	f.t.Helper()
+	stats, err := f.raw().Do(f.ctx, f.raw().B().Info().Section("commandstats").Build()).ToString()
+	require.NoError(f.t, err)
+	if _, rest, found := strings.Cut(stats, "cmdstat_"+command+":calls="); found {
+		_, err := fmt.Sscanf(rest, "%d,", &n)
+		require.NoError(f.t, err)
+	}
+	return n
+}
+
+// eachDirect tries singles and packs on a server of their own, with a transaction open.
+func eachDirect(t *testing.T, kind tiertest.Kind, try func(t *testing.T, d *direct)) {
+	for _, pack := range []int{1, directPack} {
+		t.Run(fmt.Sprintf("%s, pack %d", kind, pack), func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, tiertest.Private(t, kind))
+			d := &direct{fixture: f, w: f.writer(stream.WriterConfig{Pack: pack})}
+			d.append(1)
+			d.append(100)
+			try(t, d)
+		})
+	}
+}
+
+// whole: what the callers were told is in the log, once, and nothing else; nothing shows that anything was taken out.
+func (d *direct) whole() {
+	d.t.Helper()
+	got := d.all()
+	requireAscending(d.t, got)
+	requireSame(d.t, d.ids, idsOf(got))
+	reply := d.do("XINFO", "STREAM", d.log())
+	info, err := reply.AsMap()
+	require.NoError(d.t, err)
+	added, length := info["entries-added"], info["length"]
+	a, err := added.AsInt64()
+	require.NoError(d.t, err)
+	n, err := length.AsInt64()
+	require.NoError(d.t, err)
+	require.Equal(d.t, n, a)
+	require.NoError(d.t, stream.Check(d.ctx, d.client, d.addr().Scope))
+}
+
+// TestDirect: many messages go by transactions where the server keeps the time in them, and by scripts elsewhere.
+func TestDirect(t *testing.T) {
+	for kind, want := range map[tiertest.Kind]int{tiertest.Valkey: 3, tiertest.Redis: 0} {
+		eachDirect(t, kind, func(t *testing.T, d *direct) {
+			d.append(60)
+			other := &direct{fixture: d.fixture, w: d.w}
+			other.append(200)
+			d.ids = append(d.ids, other.ids...)
+			d.append(1) // by a script, which the open transaction does not survive
+			d.whole()
+			require.Equal(t, want, d.transactions())
+			d.append(300)
+			d.whole()
+			require.Equal(t, want+min(want, 1), d.transactions())
+		})
+	}
+}
+
+// TestDirectWriters: writers of one log do not disturb each other, whatever way each goes.
+func TestDirectWriters(t *testing.T) {
+	for _, s := range []tiertest.Kind{tiertest.Valkey, tiertest.ValkeyCluster} {
+		t.Run(string(s), func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, tiertest.Shared(t, s))
+			given := map[codec.ID]bool{}
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			for i := range 6 {
+				pack, n := 1+i%2*(directPack-1), 1+i/2*120
+				w := f.writer(stream.WriterConfig{Pack: pack})
+				wg.Go(func() {
+					for range 12 {
+						ids, err := w.AppendBatch(f.ctx, large(n))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						for _, id := range ids {
+							given[id] = true
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			got := f.all()
+			requireAscending(t, got)
+			require.Len(t, got, 12*2*(1+121+241))
+			for _, id := range idsOf(got) {
+				require.True(t, given[id], "%s", id)
+			}
+		})
+	}
+}
+
+// TestDirectThroughFaults (B74): wherever the connection breaks in a transaction, its messages stand in the log once.
+func TestDirectThroughFaults(t *testing.T) {
+	s := tiertest.Private(t, tiertest.Valkey)
+	for _, pack := range []int{1, directPack} {
+		for _, command := range []string{"WATCH", "GET", "HMGET", "MULTI", "XADD", "EVAL", "EXEC", "DISCARD"} {
+			for lost, inject := range map[string]func(*tiertest.Proxy, int, func([]string) bool){
+				"reply": (*tiertest.Proxy).DropReplies, "request": (*tiertest.Proxy).DropRequests,
+			} {
+				t.Run(fmt.Sprintf("pack %d, %s of %s", pack, lost, command), func(t *testing.T) {
+					t.Parallel()
+					f, proxy := setUpProxied(t, s)
+					d := &direct{fixture: f, w: f.writer(stream.WriterConfig{Pack: pack})}
+					d.append(1)
+					if command == "DISCARD" { // of an open one that has seen too little
+						d.append(100)
+						d.append(1)
+					}
+					inject(proxy, 1, func(cmd []string) bool { return cmd[0] == command })
+					for range 3 {
+						d.append(120)
+					}
+					require.Equal(t, 1, proxy.Dropped())
+					d.whole()
+				})
+			}
+		}
+	}
+}
+
+// TestDirectTakenOut: where a transaction gives ids that a script would not have given, or what it has seen is not so any
+// more, its messages go by the script, and nothing shows.
+func TestDirectTakenOut(t *testing.T) {
+	for name, upset := range map[string]func(d *direct){
+		"the top is ahead of the clock": func(d *direct) {
+			d.do("XSETID", d.log(), fmt.Sprintf("%d-4040", d.now().Add(time.Hour).UnixMilli()))
+		},
+		"a foreign writer's sequences are beyond ours": func(d *direct) {
+			d.do("XSETID", d.log(), fmt.Sprintf("%d-70000", d.now().Add(time.Hour).UnixMilli()))
+		},
+		"the producer is not known any more": func(d *direct) {
+			d.do("DEL", d.addr().ProducerKey(d.producer()))
+		},
+		"the producer was written to": func(d *direct) {
+			key := d.addr().ProducerKey(d.producer())
+			d.do("SET", key, d.text("GET", key))
+		},
+		"the scope was written to":         func(d *direct) { d.do("HSET", tier.ScopeKey(d.addr().Scope), "x", "y") },
+		"the script is not known any more": func(d *direct) { d.do("SCRIPT", "FLUSH") },
+		"the log is gone": func(d *direct) {
+			d.do("DEL", d.log())
+			d.ids = nil
+		},
+		"all was trimmed": func(d *direct) {
+			d.do("XTRIM", d.log(), "MAXLEN", "0")
+			d.do("XSETID", d.log(), d.text("XADD", d.log(), "NOMKSTREAM", "*", "f", "v"), "ENTRIESADDED", "1", "MAXDELETEDID", "0-0")
+			d.do("XTRIM", d.log(), "MAXLEN", "0")
+			d.ids = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachDirect(t, tiertest.Valkey, func(t *testing.T, d *direct) {
+				upset(d)
+				before := d.ids
+				d.append(120)
+				got := d.all()
+				requireAscending(t, got)
+				requireSame(t, d.ids, idsOf(got))
+				if len(before) > 0 {
+					d.whole()
+				}
+			})
+		})
+	}
+}
+
+// producer is the name of the one producer that has appended.
+func (f *fixture) producer() string {
+	f.t.Helper()
+	prefix := f.addr().ProducerKey("")
+	keys, err := f.client.KeysBelow(f.ctx, "emq:{"+f.addr().Scope+"}")
+	require.NoError(f.t, err)
+	for _, key := range keys {
+		if name, found := strings.CutPrefix(key, prefix); found {
+			return name
+		}
+	}
+	require.Fail(f.t, "no producer")
+	return ""
+}
+
+// TestDirectToARemovedStream: nothing is appended to a stream that was removed, or to one that another has taken its place.
+func TestDirectToARemovedStream(t *testing.T) {
+	eachDirect(t, tiertest.Valkey, func(t *testing.T, d *direct) {
+		_, err := stream.Remove(d.ctx, d.client, d.address)
+		require.NoError(t, err)
+		_, err = d.w.AppendBatch(d.ctx, large(120))
+		require.ErrorIs(t, err, stream.ErrStreamRemoved)
+		require.Equal(t, "0", d.length())
+	})
+}
+
+// TestDirectWithoutRights: who may not watch, or not do what a receipt needs, appends by scripts.
+func TestDirectWithoutRights(t *testing.T) {
+	s := tiertest.Private(t, tiertest.Valkey)
+	for _, right := range []string{"watch", "multi", "exec", "discard", "eval", "xdel", "xrevrange"} {
+		for _, pack := range []int{1, directPack} {
+			t.Run(right+strconv.Itoa(pack), func(t *testing.T) {
+				u := tiertest.NewUser(t, []*tiertest.Server{s}, "~*", "+@all", "-"+right)
+				f := setUpWith(t, s, tiertest.Dial(t, addressed(u.At(s))))
+				d := &direct{fixture: f, w: f.writer(stream.WriterConfig{Pack: pack})}
+				switch {
+				case right == "eval":
+					f.load(sources(t)["append"])
+					f.load(sources(t)["pack"])
+					f.load(sources(t)["room"])
+					f.load(sources(t)["claim_scope"])
+					f.load(sources(t)["declare"])
+				case right == "xdel" && pack == 1, right == "xrevrange" && pack > 1:
+					return // of the script, too
+				}
+				d.append(1)
+				for range 3 {
+					d.append(120)
+				}
+				d.whole()
+			})
+		}
+	}
+}
+
+// TestDirectToAFullServer: nothing of it is written, and the caller is told.
+func TestDirectToAFullServer(t *testing.T) {
+	eachDirect(t, tiertest.Valkey, func(t *testing.T, d *direct) {
+		d.fill(true)
+		_, err := d.w.AppendBatch(d.ctx, large(120))
+		d.fill(false)
+		require.ErrorIs(t, err, tier.ErrStoreFull)
+		d.whole()
+		d.append(120)
+		d.whole()
+	})
+}

@@ -233,6 +233,10 @@ func TestOutputsGoOn(t *testing.T) {
 			endings = append(endings, ending)
 		}
 		require.NoError(t, o.Commit(f.ctx, endings))
+		for _, to := range []*fixture{plain, keyed} { // a new log begins ahead of the clock
+			last := to.all()[n-1].Addr.String()
+			require.Equal(t, last, f.text("HGET", tier.ScopeKey(f.addr().Scope), "top:"+to.addr().Stream))
+		}
 		plain.append(plain.writer(stream.WriterConfig{}), 1) // behind them
 		keyed.append(keyed.writer(stream.WriterConfig{Keyed: true}), 1)
 		for _, to := range []*fixture{plain, keyed} {

@@ -3,11 +3,13 @@ package benchmarks_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -39,20 +41,7 @@ const (
 func BenchmarkConsumerOverhead(b *testing.B) {
 	server := tiertest.Private(b, tiertest.Valkey)
 	client := tiertest.Dial(b, server)
-	w, err := stream.NewWriter(client, stream.WriterConfig{Address: address, Brand: "ORD"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	data := bytes.Repeat([]byte("x"), payload)
-	for at := 0; at < messages; at += 2000 {
-		list := make([]codec.Message, 2000)
-		for i := range list {
-			list[i] = codec.Message{Type: "order.placed", Key: strconv.Itoa(at + i), Data: data}
-		}
-		if _, err := w.AppendBatch(b.Context(), list); err != nil {
-			b.Fatal(err)
-		}
-	}
+	fill(b, client)
 	m, err := bench.NewMeter(b.Context(), client, key)
 	if err != nil {
 		b.Fatal(err)
@@ -84,6 +73,59 @@ func BenchmarkConsumerOverhead(b *testing.B) {
 		}
 	}
 	report(b, messages, names, rounds)
+}
+
+// fill appends the messages of a round.
+func fill(b *testing.B, client *tier.Client) {
+	w, err := stream.NewWriter(client, stream.WriterConfig{Address: address, Brand: "ORD"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("x"), payload)
+	for at := 0; at < messages; at += 2000 {
+		list := make([]codec.Message, 2000)
+		for i := range list {
+			list[i] = codec.Message{Type: "order.placed", Key: strconv.Itoa(at + i), Data: data}
+		}
+		if _, err := w.AppendBatch(b.Context(), list); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkConsumerFar is a consumer with its defaults whose server is 2 ms away in each direction: what it costs to wait for replies.
+func BenchmarkConsumerFar(b *testing.B) {
+	server := tiertest.Private(b, tiertest.Valkey)
+	fill(b, tiertest.Dial(b, server))
+	proxy := tiertest.NewProxy(b, server)
+	client := tiertest.Dial(b, proxy)
+	proxy.Delay(2 * time.Millisecond)
+	for b.Loop() {
+		g := groupOf(b, client, rand.Text())
+		var left atomic.Int64
+		left.Store(messages)
+		all := make(chan struct{})
+		c, err := consumer.New(consumer.Group(g), func(context.Context, *consumer.Delivery) error {
+			if left.Add(-1) == 0 {
+				close(all)
+			}
+			return nil
+		}, consumer.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(b.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		<-all
+		b.StopTimer()
+		stop()
+		if err := errors.Join(<-ended, g.Delete(b.Context())); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(messages)*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
 
 var key = func() string {

@@ -122,6 +122,7 @@ func (c *Client) connect(opt rueidis.ClientOption) error {
 	opt.ReadBufferEachConn = 16 << 10
 	opt.WriteBufferEachConn = 16 << 10
 	opt.RingScaleEachConn = 8
+	opt.AlwaysPipelining = false // each has one call at a time; and no pings, which the transactions that guards leave open would collect
 	opt.BlockingPoolCleanup = time.Minute
 	opt.BlockingPoolMinSize = 1
 	block, err := rueidis.NewClient(opt)

@@ -10,7 +10,8 @@ import (
 
 // Guard runs a command only while a field of a hash holds a value, as a script would that compares it first, but without
 // handing the command's arguments through Lua, which doubles what a call of hundreds of them costs the server. It does so
-// with WATCH and MULTI on a connection of its own, in two round trips: so it pays for long commands only.
+// with WATCH and MULTI on a connection of its own: in one round trip, since what runs a command opens the transaction for the next
+// one, and in one more the first time. So it pays for long commands only.
 //
 // A Guard is there to save work, not to be relied on: Do may always answer that it has not run the command, and the caller
 // runs the script that it stands for.
@@ -19,7 +20,8 @@ type Guard struct {
 	key, field string
 
 	mu     sync.Mutex
-	conn   rueidis.DedicatedClient // nil: none yet, or the last one failed
+	conn   rueidis.DedicatedClient // nil: none yet, or the last one failed; else it has a transaction open
+	held   string                  // what the field held when that was opened
 	closed bool                    // or of no use: the user may not watch
 }
 
@@ -54,32 +56,53 @@ func (g *Guard) Do(ctx context.Context, value string, cmd rueidis.Completed) (m 
 	return m, ran, g.client.wrap(op, g.key, err)
 }
 
-// open begins a transaction that is void if the hash changes from now on, and reports whether the field holds the value.
-// The command goes out only once the server has said that the transaction is open: refused a MULTI, it would run whatever
-// follows at once.
+// open begins a transaction that is void if the hash changes from now on, unless one is open, and reports whether the field holds
+// the value. A command goes out only once the server has said that the transaction is open: refused a MULTI, it would run
+// whatever follows at once.
 func (g *Guard) open(ctx context.Context, value string) (bool, error) {
+	if g.conn != nil && g.held != value {
+		g.drop()
+	}
 	if g.conn == nil {
 		g.conn, _ = g.client.block.Dedicate()
 		g.client.dedicated.Store(g, true)
-	}
-	b := g.conn.B()
-	r := g.conn.DoMulti(ctx, b.Watch().Key(g.key).Build(), b.Hget().Key(g.key).Field(g.field).Build(), b.Multi().Build())
-	for _, r := range r {
-		if err := r.Error(); err != nil && !rueidis.IsRedisNil(err) {
-			g.drop()
+		if err := g.opened(g.conn.DoMulti(ctx, g.begin()...)); err != nil {
 			return false, g.refused(err)
 		}
 	}
-	if got, err := r[1].ToString(); err != nil || got != value {
+	if g.conn == nil || g.held != value {
 		g.drop()
 		return false, nil
 	}
 	return true, nil
 }
 
-// exec ends the transaction with the command in it.
+func (g *Guard) begin() []rueidis.Completed {
+	b := g.conn.B()
+	return []rueidis.Completed{b.Watch().Key(g.key).Build(), b.Hget().Key(g.key).Field(g.field).Build(), b.Multi().Build()}
+}
+
+// opened looks at the replies to begin. Where they are not as they should be, there is no transaction.
+func (g *Guard) opened(r []rueidis.RedisResult) (err error) {
+	for _, r := range r {
+		if err = r.Error(); err != nil {
+			g.drop()
+			if rueidis.IsRedisNil(err) { // there is no such field
+				return nil
+			}
+			return err
+		}
+	}
+	g.held, err = r[1].ToString()
+	return err
+}
+
+// exec ends the transaction with the command in it, and opens the next one.
 func (g *Guard) exec(ctx context.Context, cmd rueidis.Completed) (m rueidis.RedisMessage, ran bool, err error) {
-	r := g.conn.DoMulti(ctx, cmd, g.conn.B().Exec().Build())
+	r := g.conn.DoMulti(ctx, append([]rueidis.Completed{cmd, g.conn.B().Exec().Build()}, g.begin()...)...)
+	if err := g.opened(r[2:]); err != nil {
+		_ = g.refused(err) // what is wrong shows when it is asked for
+	}
 	replies, err := r[1].ToArray()
 	switch {
 	case rueidis.IsRedisNil(err):

@@ -23,9 +23,14 @@ func newGuarded(t *testing.T, f *fixture, client *tier.Client) *guarded {
 	g := &guarded{fixture: f, client: client, hash: tier.ScopeKey(scope), count: tier.Address{Scope: scope, Stream: "n"}.LogKey()}
 	f.text("HSET", g.hash, "me", "7")
 	f.text("SET", g.count, "0")
-	g.guard = client.Guard(g.hash, "me")
-	t.Cleanup(g.guard.Close)
+	g.renew(t)
 	return g
+}
+
+// renew makes a guard that has no transaction open.
+func (g *guarded) renew(t *testing.T) {
+	g.guard = g.client.Guard(g.hash, "me")
+	t.Cleanup(g.guard.Close)
 }
 
 func (g *guarded) up() rueidis.Completed { return g.client.B().Incr().Key(g.count).Build() }
@@ -93,12 +98,14 @@ func TestAGuardIsVoidOnceItsHashHasChanged(t *testing.T) {
 			"the hash is deleted": func() { f.text("DEL", g.hash) },
 		} {
 			f.text("HSET", g.hash, "me", "7")
+			g.renew(t)
 			ran, err := g.guard.OpenAndExec(f.ctx, "7", g.up(), change)
 			require.NoError(t, err, name)
 			require.False(t, ran, name)
 			require.Equal(t, "0", f.text("GET", g.count), name)
 		}
 		f.text("HSET", g.hash, "me", "7")
+		g.renew(t)
 		ran, err := g.guard.OpenAndExec(f.ctx, "7", g.up(), func() {})
 		require.NoError(t, err)
 		require.True(t, ran)
@@ -119,13 +126,37 @@ func TestAGuardRunsNothingForAUserThatMayNotUseIt(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ran)
 			user.Grant(t, []*tiertest.Server{s}, "-"+lacks) // while it is connected
+			_, ran, err = g.guard.Do(f.ctx, "7", g.up())
+			require.NoError(t, err, lacks)
+			require.Equal(t, lacks != "exec", ran, "%s: in the transaction that was open", lacks)
+			count := f.text("GET", g.count)
 			for range 2 {
 				_, ran, err = g.guard.Do(f.ctx, "7", g.up())
 				require.NoError(t, err, lacks)
 				require.False(t, ran, lacks)
 			}
-			require.Equal(t, "1", f.text("GET", g.count), lacks)
+			require.Equal(t, count, f.text("GET", g.count), lacks)
 		}
+	})
+}
+
+// What runs a command opens the transaction for the next one: what changes between two voids the second, as it should, and no later one.
+func TestAGuardLooksAhead(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		g := newGuarded(t, f, f.client)
+		for i, change := range []func(){
+			func() {}, func() { f.text("HSET", g.hash, "other", "1") }, func() {}, func() { f.text("HSET", g.hash, "me", "8") }, func() {}, func() {},
+		} {
+			change()
+			_, ran, err := g.guard.Do(f.ctx, "7", g.up())
+			require.NoError(t, err)
+			require.Equal(t, i == 0 || i == 2, ran, i)
+		}
+		require.Equal(t, "2", f.text("GET", g.count))
+		_, ran, err := g.guard.Do(f.ctx, "8", g.up())
+		require.NoError(t, err)
+		require.True(t, ran)
 	})
 }
 

@@ -28,7 +28,7 @@ func TestRepeatsAreReplays(t *testing.T) {
 			stop()
 		}
 		return nil
-	}, consumer.Config{})
+	}, consumer.Config{Concurrency: 1})
 	require.NoError(t, err)
 	require.NoError(t, c.Run(ctx))
 	require.Equal(t, map[string]bool{"new": false, "again": true}, got)

@@ -24,6 +24,7 @@ type arena struct {
 	atOnce int // 0: what the work has by itself
 
 	data      []byte   // of a message
+	records   [][]byte // data of messages that are alike, see record
 	customers []string // keys of messages
 	made      int      // addresses so far
 }
@@ -90,6 +91,16 @@ func (a *arena) message(i int) codec.Message {
 	return codec.Message{Type: "order.placed", Key: a.customers[i%len(a.customers)], Data: a.data}
 }
 
+// record is the i-th message of a round, with data as programs send them: an object in JSON.
+func (a *arena) record(i int) codec.Message {
+	if a.records == nil {
+		a.records = records(manyRecords, a.size)
+	}
+	m := a.message(i)
+	m.Data = a.records[i%len(a.records)]
+	return m
+}
+
 // concurrency is what was asked for, or else what the work has by itself.
 func (a *arena) concurrency(own int) int {
 	if a.atOnce > 0 {
@@ -106,6 +117,24 @@ func noise(n int) []byte {
 		b[i] = byte(r.IntN(math.MaxUint8 + 1))
 	}
 	return b
+}
+
+// manyRecords is how many different ones there are: more than share a pack.
+const manyRecords = 10_000
+
+// records are orders in JSON, of size bytes each: what is longer is cut, what is shorter has more lines. They are the same in each run.
+func records(n, size int) [][]byte {
+	r := mathrand.New(mathrand.NewPCG(3, 4))
+	list := make([][]byte, n)
+	for i := range list {
+		b := fmt.Appendf(nil, `{"order":%d,"customer":"customer-%d","placed":"2026-01-%02dT%02d:%02d:%02dZ","lines":[`,
+			100_000+i, r.IntN(messageKeys), 1+r.IntN(28), r.IntN(24), r.IntN(60), r.IntN(60))
+		for len(b) < size {
+			b = fmt.Appendf(b, `{"article":"A-%d","count":%d,"price":%d.99},`, r.IntN(500), 1+r.IntN(5), r.IntN(90))
+		}
+		list[i] = b[:size]
+	}
+	return list
 }
 
 func asRefusal(err error) (tier.Refusal, bool) {

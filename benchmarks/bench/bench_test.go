@@ -61,7 +61,8 @@ func requireSound(t *testing.T, r *bench.Result, w *bench.Work) {
 	}
 	require.InEpsilon(t, r.PerSecond/r.CeilingPerSecond, r.Ratio, 1e-9)
 	require.LessOrEqual(t, r.RatioMin, r.RatioMax)
-	require.Greater(t, r.ServerBytes, 100.0, "memory of %s", w.Name)
+	require.Len(t, r.EachRound, r.Rounds)
+	require.Greater(t, r.ServerBytes, 50.0, "memory of %s", w.Name)
 	if r.P50 != nil {
 		require.Positive(t, *r.P50)
 		require.LessOrEqual(t, *r.P50, *r.P99)
@@ -178,6 +179,9 @@ func TestMedians(t *testing.T) {
 	got := bench.Medians(1000,
 		[]bench.Cost{cost(2*time.Second, time.Second, time.Millisecond, 10), cost(4*time.Second, 3*time.Second, 3*time.Millisecond, 30), cost(8*time.Second, 2*time.Second, 2*time.Millisecond, 20)},
 		[]bench.Cost{cost(time.Second, time.Second, 0, 0), cost(time.Second, time.Second, 0, 0), cost(2*time.Second, time.Second, 0, 0)}, 5000)
+	require.Len(t, got.EachRound, 3)
+	require.Equal(t, bench.Round{PerSecond: 125, CeilingPerSecond: 500, Server: 2000, CeilingServer: 1000, Client: 2, Allocs: 0.02}, got.EachRound[2])
+	got.EachRound = nil
 	require.Equal(t, bench.Result{
 		PerSecond: 250, CeilingPerSecond: 1000, Ratio: 0.25, RatioMin: 0.25, RatioMax: 0.5,
 		Server: 2000, CeilingServer: 1000, Client: 2, Allocs: 0.02, ServerBytes: 5, Rounds: 3, Count: 1000,

@@ -49,6 +49,49 @@ func TestCeilingsNotice(t *testing.T) {
 	}
 }
 
+// TestTogether: parts make a whole, also where one is empty.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	client := tiertest.Dial(t, tiertest.Shared(t, tiertest.Valkey))
+	a, err := enter(t.Context(), client, 100, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.leave(t.Context())) }()
+	for n, want := range map[int][]int{1: {0, 1}, 5: {2, 3}} {
+		both := []*both{{arena: a, pack: 1}, {arena: a, pack: 1}}
+		c := together{both[0], both[1]}
+		require.NoError(t, c.prepare(t.Context(), n))
+		require.NoError(t, c.run(t.Context()))
+		require.Equal(t, want, []int{both[0].n, both[1].n})
+		keys := c.keys()
+		require.Equal(t, []string{both[0].log, both[1].log}, keys)
+		require.NoError(t, c.clean(t.Context()))
+		for _, key := range keys {
+			length, err := a.wire.ask(t.Context(), "XLEN", key)
+			require.NoError(t, err)
+			require.Zero(t, length)
+		}
+	}
+}
+
+// TestRecords: each is as long as it is to be, no two of a pack are alike, and they are those of every run.
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{8, 200, 1000} {
+		list := records(100, size)
+		for i := range list {
+			require.Len(t, list[i], size)
+		}
+		require.Equal(t, list, records(100, size))
+	}
+	list := records(100, 200)
+	require.Regexp(t, `^\{"order":100007,"customer":"customer-\d+","placed":"2026-01-\d\dT\d\d:\d\d:\d\dZ","lines":\[\{"article":"A-\d+","count":\d,"price":\d+\.99\},`, string(list[7]))
+	different := map[string]bool{}
+	for i := range list {
+		different[string(list[i])] = true
+	}
+	require.Len(t, different, 100)
+}
+
 // TestCounter: what is not what was sent does not count, and who waits learns that the consumer has ended.
 func TestCounter(t *testing.T) {
 	t.Parallel()

@@ -187,7 +187,7 @@ func (t *through) steps() []step {
 		{work: "full", calls: 1, each: t.n * 4, call: func(ctx context.Context, _ int) error {
 			seen := count(t.arena.size, t.n*4)
 			t.seen.Store(seen)
-			if err := t.to.publishAll(ctx, t.arena, t.n*4); err != nil {
+			if err := t.to.publishAll(ctx, t.arena.message, t.n*4); err != nil {
 				return err
 			}
 			return seen.wait(ctx, t.running[0])

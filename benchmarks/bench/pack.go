@@ -1,6 +1,10 @@
 package bench
 
-import "context"
+import (
+	"context"
+
+	"github.com/echomq/pipeline/codec"
+)
 
 // packed is how many messages share an entry.
 const packed = 100
@@ -10,6 +14,12 @@ var (
 	packPublishWork = Work{
 		Name: "pack-publish", What: "Publish in packs of 100, from one goroutine",
 		ceiling: ceilingAppend, contestant: func(a *arena) contestant { return &publishes{arena: a, pack: packed} },
+	}
+	packZstdWork = Work{
+		Name: "pack-zstd", What: "the same compressed with zstd, of orders in JSON",
+		ceiling: ceilingAppend, contestant: func(a *arena) contestant {
+			return &publishes{arena: a, pack: packed, compression: codec.Zstd}
+		},
 	}
 	packConsumeWork = Work{
 		Name: "pack-consume", What: "a consumer of packs of 100, message by message",

@@ -38,6 +38,22 @@ type Result struct {
 	Concurrency int    `json:"concurrency"`
 	ServerName  string `json:"server"`
 	Durability  string `json:"durability"`
+	// EachRound is what the medians are of.
+	EachRound []Round `json:"each_round"`
+}
+
+// Round is what a work and its ceiling came to in one round, in the units of Result.
+type Round struct {
+	PerSecond        float64  `json:"per_second"`
+	CeilingPerSecond float64  `json:"ceiling_per_second"`
+	Server           float64  `json:"server_us_per_message"`
+	CeilingServer    float64  `json:"ceiling_server_us_per_message"`
+	Client           float64  `json:"client_us_per_message"`
+	Allocs           float64  `json:"allocs_per_message"`
+	P50              *float64 `json:"p50_us"`
+	P99              *float64 `json:"p99_us"`
+	CeilingP50       *float64 `json:"ceiling_p50_us"`
+	CeilingP99       *float64 `json:"ceiling_p99_us"`
 }
 
 // rounds are what a work and its ceiling took, one for one.
@@ -48,26 +64,46 @@ type rounds struct {
 	times, rawTimes []time.Duration
 }
 
-// result makes the medians.
-func (r *rounds) result() Result {
+// each is every round by itself.
+func (r *rounds) each() []Round {
 	n := float64(r.count)
 	rate := func(c Cost) float64 { return n / max(c.Elapsed, time.Nanosecond).Seconds() }
-	server := func(c Cost) float64 { return c.Server.Seconds() * 1e6 / n }
+	us := func(d time.Duration) float64 { return d.Seconds() * 1e6 / n }
+	list := make([]Round, len(r.work))
+	for i, w := range r.work {
+		c := r.ceiling[i]
+		list[i] = Round{
+			PerSecond: rate(w), CeilingPerSecond: rate(c), Server: us(w.Server), CeilingServer: us(c.Server),
+			Client: us(w.Client), Allocs: float64(w.Allocs) / n,
+		}
+		if loop := len(r.times) / len(list); loop > 0 {
+			q := quantiles(r.times[i*loop:(i+1)*loop], 0.5, 0.99)
+			raw := quantiles(r.rawTimes[i*loop:(i+1)*loop], 0.5, 0.99)
+			list[i].P50, list[i].P99, list[i].CeilingP50, list[i].CeilingP99 = &q[0], &q[1], &raw[0], &raw[1]
+		}
+	}
+	return list
+}
+
+// result makes the medians.
+func (r *rounds) result() Result {
+	each := r.each()
 	out := Result{
-		PerSecond:        median(r.work, rate),
-		CeilingPerSecond: median(r.ceiling, rate),
-		Server:           median(r.work, server),
-		CeilingServer:    median(r.ceiling, server),
-		Client:           median(r.work, func(c Cost) float64 { return c.Client.Seconds() * 1e6 / n }),
-		Allocs:           median(r.work, func(c Cost) float64 { return float64(c.Allocs) / n }),
-		ServerBytes:      float64(r.bytes) / n,
-		Rounds:           len(r.work),
+		PerSecond:        median(each, func(r Round) float64 { return r.PerSecond }),
+		CeilingPerSecond: median(each, func(r Round) float64 { return r.CeilingPerSecond }),
+		Server:           median(each, func(r Round) float64 { return r.Server }),
+		CeilingServer:    median(each, func(r Round) float64 { return r.CeilingServer }),
+		Client:           median(each, func(r Round) float64 { return r.Client }),
+		Allocs:           median(each, func(r Round) float64 { return r.Allocs }),
+		ServerBytes:      float64(r.bytes) / float64(r.count),
+		Rounds:           len(each),
 		Count:            r.count,
+		EachRound:        each,
 	}
 	out.Ratio = out.PerSecond / out.CeilingPerSecond
-	ratios := make([]float64, len(r.work))
-	for i := range ratios {
-		ratios[i] = rate(r.work[i]) / rate(r.ceiling[i])
+	ratios := make([]float64, len(each))
+	for i := range each {
+		ratios[i] = each[i].PerSecond / each[i].CeilingPerSecond
 	}
 	out.RatioMin, out.RatioMax = slices.Min(ratios), slices.Max(ratios)
 	if len(r.times) > 0 {

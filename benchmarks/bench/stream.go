@@ -36,6 +36,18 @@ var (
 		Name: "stream-consume", What: "a consumer of a group whose handler only counts",
 		ceiling: ceilingConsume, atOnce: handlers, contestant: func(a *arena) contestant { return &consumes{arena: a, pack: 1} },
 	}
+	publishTwoWork = Work{
+		Name: "stream-publish-2", What: "the same into two streams, from a goroutine and a writer each",
+		ceiling: ceilingAppend, contestant: func(a *arena) contestant {
+			return together{&publishes{arena: a, pack: 1}, &publishes{arena: a, pack: 1}}
+		},
+	}
+	bothTwoWork = Work{
+		Name: "stream-2", What: "the same with two streams, half of the messages each",
+		ceiling: ceilingBoth, atOnce: handlers, contestant: func(a *arena) contestant {
+			return together{&both{arena: a, pack: 1}, &both{arena: a, pack: 1}}
+		},
+	}
 	bothWork = Work{
 		Name: "stream", What: "Publish and a consumer at once, from the first message sent to the last one settled",
 		ceiling: ceilingBoth, atOnce: handlers, contestant: func(a *arena) contestant { return &both{arena: a, pack: 1} },
@@ -109,7 +121,7 @@ func running(ctx context.Context, w sender) (*publisher, error) {
 }
 
 // publishAll publishes n messages, and returns when all have their ids.
-func (p *publisher) publishAll(ctx context.Context, a *arena, n int) error {
+func (p *publisher) publishAll(ctx context.Context, message func(i int) codec.Message, n int) error {
 	var failed atomic.Pointer[error]
 	var had atomic.Int64
 	done := func(_ codec.ID, err error) {
@@ -119,7 +131,7 @@ func (p *publisher) publishAll(ctx context.Context, a *arena, n int) error {
 		had.Add(1)
 	}
 	for i := range n {
-		if err := p.Publish(ctx, a.message(i), done); err != nil {
+		if err := p.Publish(ctx, message(i), done); err != nil {
 			return err
 		}
 	}
@@ -132,23 +144,32 @@ func (p *publisher) publishAll(ctx context.Context, a *arena, n int) error {
 	return short("published", had.Load(), int64(n))
 }
 
-// publishes is one publisher at full speed.
+// publishes is one publisher at full speed. Compressed, its messages are records, and not noise.
 type publishes struct {
 	*arena
-	safe    tier.Durability
-	pack, n int
-	log     string
-	to      *publisher
+	safe        tier.Durability
+	pack, n     int
+	compression codec.Compression
+	log         string
+	to          *publisher
 }
 
 func (p *publishes) prepare(ctx context.Context, n int) (err error) {
 	address := p.address()
 	p.n, p.log = n, address.LogKey()
-	p.to, err = p.publisher(ctx, stream.WriterConfig{Address: address.String(), Pack: p.pack, Replicas: p.safe.Replicas, Fsync: p.safe.Fsync})
+	p.to, err = p.publisher(ctx, stream.WriterConfig{
+		Address: address.String(), Pack: p.pack, Compression: p.compression, Replicas: p.safe.Replicas, Fsync: p.safe.Fsync,
+	})
 	return err
 }
 
-func (p *publishes) run(ctx context.Context) error { return p.to.publishAll(ctx, p.arena, p.n) }
+func (p *publishes) run(ctx context.Context) error {
+	message := p.message
+	if p.compression != codec.NoCompression {
+		message = p.record
+	}
+	return p.to.publishAll(ctx, message, p.n)
+}
 
 func (p *publishes) keys() []string { return []string{p.log} }
 
@@ -244,7 +265,9 @@ type counter struct {
 
 func count(size, n int) *counter {
 	c := &counter{size: size, all: make(chan struct{})}
-	c.left.Store(int64(n))
+	if c.left.Store(int64(n)); n == 0 {
+		close(c.all)
+	}
 	return c
 }
 
@@ -301,16 +324,15 @@ func none(ctx context.Context, what string, left func(context.Context) (int64, e
 // pending says how many entries of a log its group has not settled.
 func (a *arena) pending(log string) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (int64, error) {
-		reply, err := a.wire.ask(ctx, "XPENDING", log, groupName)
+		reply, err := a.client.Do(ctx, log, a.client.B().Xpending().Key(log).Group(groupName).Build())
 		if err != nil {
 			return 0, err
 		}
-		if summary, _ := reply.([]any); len(summary) > 0 {
-			if n, ok := summary[0].(int64); ok {
-				return n, nil
-			}
+		summary, err := reply.ToArray()
+		if err != nil || len(summary) == 0 {
+			return 0, fmt.Errorf("bench: XPENDING answers %v: %w", reply, err)
 		}
-		return 0, fmt.Errorf("bench: XPENDING answers %v", reply)
+		return summary[0].AsInt64()
 	}
 }
 
@@ -389,7 +411,7 @@ func (a *arena) consumer(ctx context.Context, address string, handle consumer.Ha
 }
 
 func (b *both) run(ctx context.Context) error {
-	if err := b.to.publishAll(ctx, b.arena, b.n); err != nil {
+	if err := b.to.publishAll(ctx, b.message, b.n); err != nil {
 		return err
 	}
 	if err := b.seen.wait(ctx, b.running); err != nil {

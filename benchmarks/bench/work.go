@@ -39,9 +39,9 @@ type Group struct {
 // Groups are all that can be measured.
 func Groups() []Group {
 	return []Group{
-		{"stream", "a stream: published to, appended to, consumed, both at once", []Work{publishWork, appendWork, consumeWork, bothWork}},
-		{"pack", "the same in packs of 100 messages", []Work{packPublishWork, packConsumeWork, packWork}},
-		{"replay", "a whole log, given out once more", []Work{replayWork}},
+		{"stream", "a stream: published to, appended to, consumed, both at once", []Work{publishWork, publishTwoWork, appendWork, consumeWork, bothWork, bothTwoWork}},
+		{"pack", "the same in packs of 100 messages", []Work{packPublishWork, packZstdWork, packConsumeWork, packWork}},
+		{"replay", "a whole log: read, and given out once more", []Work{rangeWork, replayWork}},
 		{"queue", "jobs: enqueued, and drained from one lane", []Work{enqueueWork, queueWork}},
 		{"lanes", "jobs drained from 1,000 lanes", []Work{lanesWork}},
 		{"bridge", "Watermill's interface: published, subscribed", []Work{bridgePublishWork, bridgeWork}},

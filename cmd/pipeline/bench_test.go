@@ -132,7 +132,7 @@ func TestBenchOnServer(t *testing.T) {
 	t.Parallel()
 	p := onShared(t)
 	r := p.ok("bench", "stream", "--count", "100", "--rounds", "1")
-	require.Len(t, r.lines(), 4)
+	require.Len(t, r.lines(), 6)
 	_, after, found := strings.Cut(r.errOut, "measuring at full speed, in the scope ")
 	require.True(t, found, r.errOut)
 	scope, _, _ := strings.Cut(after, ",")

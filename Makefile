@@ -8,10 +8,9 @@ CHAOS ?= 100000
 JOBS ?= 50000
 # modules of their own, whose dependencies are nobody else's
 MODULES = benchmarks/peers bridge/redisstreamtest retention/archive/arrowtest examples/totals examples/watermill
-ROUNDS ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test ci soak bench-peers lint fmt tidy fuzz tools clean
+.PHONY: help demo build test ci soak bench bench-peers lint fmt tidy fuzz tools clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,9 +43,18 @@ soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=
 	RETENTION_SOAK=60s $(GO) test -race -count=1 -timeout 0 -v -run TestOneReaderUnderFire ./retention
 	PIPELINE_CHANGES=1000 $(GO) test -race -count=1 -timeout 0 -v -run TestPartitionedOwnership ./consumer
 
-bench-peers: ## job queues by turns on one server: ROUNDS=5, MATCH=drain for some, PERSISTENCE=everysec; BENCH=Watermill: its backends; BENCH=Streams: NATS and others
+bench: ## against ceilings, in about two minutes, into benchmarks/REPORT.md and README.md
 	scripts/setup
-	ROUNDS=$(ROUNDS) MATCH='$(MATCH)' $(GO) test -C benchmarks/peers -run xxx -bench $(or $(BENCH),Jobs) -benchtime 1x -timeout 0 .
+	@$(MAKE) --no-print-directory build
+	$(GO) run ./benchmarks/report/run bench
+
+bench-peers: ## against others, in about ten minutes, into the same; BENCH=Jobs|Watermill|Streams, MATCH=drain: those only, without the report; ROUNDS=3, PERSISTENCE=everysec
+	scripts/setup peers
+ifeq ($(BENCH)$(MATCH),)
+	$(GO) run ./benchmarks/report/run peers
+else
+	$(GO) test -C benchmarks/peers -run xxx -bench '$(or $(BENCH),.)' -benchtime 1x -timeout 0 .
+endif
 
 lint: ## gofumpt, go vet, staticcheck
 	@unformatted="$$($(GO) tool gofumpt -l .)" || exit 1; \

@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSetupInstallsWhatIsMissing for the tests, and touches nothing when it is all there. The machine is made of stubs: only
+// TestSetupInstallsWhatIsMissing for the tests and for the benchmarks against others, and touches nothing when it is all there. The machine is made of stubs: only
 // what stands here is on PATH, and apt-get says what it was asked for.
 func TestSetupInstallsWhatIsMissing(t *testing.T) {
-	const aptGet = `echo "$@" >>"$LOG"; case " $* " in *" nodejs "*) printf '#!/bin/sh\necho %s\n' "$NODE" >"$BIN/node"; /bin/chmod 755 "$BIN/node" ;; esac`
+	const aptGet = `echo "$@" >>"$LOG"; case " $* " in *" nodejs "*) printf '#!/bin/sh\necho %s\n' "$NODE" >"$BIN/node"; /bin/chmod 755 "$BIN/node" ;;
+*" postgresql "*) for name in $POSTGRES; do echo >"$BIN/$name"; /bin/chmod 755 "$BIN/$name"; done ;; esac`
 	machine := map[string]string{
 		"go":            `case "$2" in CC) echo gcc ;; GOVERSION) echo go1.26.0 ;; esac`,
 		"gcc":           `:`,
@@ -23,16 +24,28 @@ func TestSetupInstallsWhatIsMissing(t *testing.T) {
 		"tee":           `/bin/cat >/dev/null`, // nothing is written outside
 		"chmod":         `:`,
 		"rm":            `:`,
+		"mkdir":         `:`,
 	}
-	const install = "-q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends nodejs\n"
+	const (
+		install    = "-q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "
+		node       = install + "nodejs\n"
+		postgresql = install + "postgresql\n"
+	)
 	tests := []struct {
-		name, node, packaged string // "" for none; the version that the package has
-		asked, refusal       string
+		name, mode     string
+		node, packaged string   // "" for none; the version that the package has
+		postgres       []string // programs of PostgreSQL that are there
+		provides       string   // those that the package has
+		asked, refusal string
 	}{
-		{name: "all is there", node: "v18.20.4"},
-		{name: "no Node", packaged: "v18.20.4", asked: install},
-		{name: "an old Node", node: "v16.1.0", packaged: "v20.1.0", asked: install},
-		{name: "only an old one to be had", packaged: "v12.1.0", asked: install, refusal: "need Node 18 or later"},
+		{name: "all is there", mode: "test", node: "v18.20.4"},
+		{name: "no Node", mode: "test", packaged: "v18.20.4", asked: node},
+		{name: "an old Node", mode: "test", node: "v16.1.0", packaged: "v20.1.0", asked: node},
+		{name: "only an old one to be had", mode: "test", packaged: "v12.1.0", asked: node, refusal: "need Node 18 or later"},
+		{name: "all peers are there", mode: "peers", postgres: []string{"initdb", "postgres"}},
+		{name: "no PostgreSQL", mode: "peers", provides: "initdb postgres", asked: postgresql},
+		{name: "only its client", mode: "peers", postgres: []string{"psql"}, provides: "initdb postgres", asked: postgresql},
+		{name: "a package without the server", mode: "peers", provides: "psql", asked: postgresql, refusal: "need PostgreSQL 14 or later"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,14 +59,17 @@ func TestSetupInstallsWhatIsMissing(t *testing.T) {
 			if tt.node != "" {
 				stub("node", "echo "+tt.node)
 			}
+			for _, name := range tt.postgres {
+				stub(name, ":")
+			}
 			for _, tool := range []string{"sed", "dirname", "env"} {
 				path, err := exec.LookPath(tool)
 				require.NoError(t, err)
 				require.NoError(t, os.Symlink(path, filepath.Join(dir, tool)))
 			}
 			log := filepath.Join(dir, "log")
-			cmd := exec.Command("/bin/sh", "scripts/setup", "test")
-			cmd.Env = []string{"PATH=" + dir, "BIN=" + dir, "LOG=" + log, "NODE=" + tt.packaged}
+			cmd := exec.Command("/bin/sh", "scripts/setup", tt.mode)
+			cmd.Env = []string{"PATH=" + dir, "BIN=" + dir, "LOG=" + log, "NODE=" + tt.packaged, "POSTGRES=" + tt.provides}
 			out, err := cmd.CombinedOutput()
 			asked, _ := os.ReadFile(log)
 			require.Equal(t, tt.asked, string(asked), string(out))

@@ -46,7 +46,7 @@ func (p asynqPeer) drains(concurrency, jobs int) outcome {
 			all.saw()
 			return nil
 		})))
-		<-all.none
+		all.wait(p.a.b)
 	})
 }
 

@@ -2,9 +2,7 @@ package peers_test
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +47,16 @@ func newCountdown(n int) *countdown {
 func (c *countdown) saw() {
 	if c.left.Add(-1) == 0 {
 		close(c.none)
+	}
+}
+
+// wait is for what is slow, and not for what does not come.
+func (c *countdown) wait(b *testing.B) {
+	b.Helper()
+	select {
+	case <-c.none:
+	case <-time.After(2 * time.Minute):
+		b.Fatalf("%d have not come", c.left.Load())
 	}
 }
 
@@ -125,16 +133,17 @@ func (a *arena) idles(work func(a *arena) (stop func())) outcome {
 	return outcome{value: float64(sent()-before) / span.Seconds()}
 }
 
-// BenchmarkJobs compares the product with asynq, and with itself. ROUNDS is how many rounds there are, 5 without it; MATCH picks matches by a part of their
-// names, PERSISTENCE=everysec has the server write an append-only file.
+// BenchmarkJobs compares the product with asynq, with River, and with itself. ROUNDS and MATCH are those of compare; PERSISTENCE=everysec has the server of the first two
+// write an append-only file.
 func BenchmarkJobs(b *testing.B) {
 	a := newArena(b)
-	us, aq := own{a}, asynqPeer{a}
-	ours := func(run func() outcome) contestant {
-		return contestant{"pipeline", func(*arena) outcome { return run() }}
-	}
+	us, aq, rv := own{a}, asynqPeer{a}, newRiver(a)
 	named := func(name string, run func() outcome) contestant {
-		return contestant{name, func(*arena) outcome { return run() }}
+		return contestant{name: name, run: func(*arena) outcome { return run() }}
+	}
+	ours := func(run func() outcome) contestant { return named("pipeline", run) }
+	synced := func(run func() outcome) contestant {
+		return contestant{"pipeline, fsync of each write", a.synced(func(*arena) outcome { return run() }), strings.ReplaceAll(a.on, "in memory only", "append-only file, fsync always")}
 	}
 	theirs := func(run func() outcome) contestant { return named("asynq", run) }
 	var matches []match
@@ -143,8 +152,19 @@ func BenchmarkJobs(b *testing.B) {
 			ours(func() outcome { return us.drains(consumer.Config{Concurrency: n}, 200_000, 1, 0) }), theirs(func() outcome { return aq.drains(n, 20_000) }),
 		}})
 	}
-	workers := consumer.Config{Concurrency: 10}
+	workers, hundred := consumer.Config{Concurrency: 10}, consumer.Config{Concurrency: 100}
 	matches = append(matches,
+		match{name: "drain against River, 100 at once", unit: "jobs/s", goal: 6, contestants: []contestant{
+			ours(func() outcome { return us.drains(hundred, 200_000, 1, 0) }),
+			rv.does("River, FetchCooldown 1 ms", func() outcome { return rv.drains(100, 20_000, time.Millisecond) }),
+			rv.does("River", func() outcome { return rv.drains(100, 2_000, 0) }),
+			synced(func() outcome { return us.drains(hundred, 100_000, 1, 0) }),
+		}},
+		match{name: "enqueue against River, 16 goroutines", unit: "jobs/s", contestants: []contestant{
+			ours(func() outcome { return us.enqueues(16, 100_000) }),
+			rv.does("River", func() outcome { return rv.enqueues(16, 10_000) }),
+			synced(func() outcome { return us.enqueues(16, 10_000) }),
+		}},
 		match{name: "enqueue one by one", unit: "jobs/s", contestants: []contestant{
 			ours(func() outcome { return us.enqueues(1, 5_000) }), theirs(func() outcome { return aq.enqueues(1, 5_000) }),
 		}},
@@ -155,11 +175,13 @@ func BenchmarkJobs(b *testing.B) {
 			ours(func() outcome { return us.enqueuesMany(200_000, 1000) }),
 			theirs(func() outcome { return aq.enqueues(1, 5_000) }),
 			named("asynq, 16 goroutines", func() outcome { return aq.enqueues(16, 20_000) }),
+			rv.does("River, InsertManyFast of 1,000", func() outcome { return rv.enqueuesMany(50_000, 1000) }),
 		}},
 		match{name: "from enqueue to start, 1,000 jobs/s", unit: "ms at the median", lower: true, goal: 1, alone: true, contestants: []contestant{
 			ours(func() outcome { return us.latency(10) }),
 			theirs(func() outcome { return aq.latency(10, 0) }),
 			named("asynq, TaskCheckInterval 10 ms", func() outcome { return aq.latency(10, 10*time.Millisecond) }),
+			rv.does("River, 100 at once, FetchCooldown 1 ms", func() outcome { return rv.latency(100, time.Millisecond) }),
 		}},
 		match{name: "fairness: drain 100,000", unit: "jobs/s", goal: 0.667, contestants: []contestant{
 			named("1,000 lanes", func() outcome { return us.drains(workers, 100_000, 1000, 0) }),
@@ -179,8 +201,5 @@ func BenchmarkJobs(b *testing.B) {
 			ours(func() outcome { return a.idles(idle) }), theirs(func() outcome { return a.idles(asynqIdle) }),
 		}},
 	)
-	matches = slices.DeleteFunc(matches, func(m match) bool { return !strings.Contains(m.name, os.Getenv("MATCH")) })
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("ROUNDS"), "5"))
-	must(b, err)
-	a.rounds(n, matches)
+	a.compare("jobs", matches)
 }

@@ -1,6 +1,8 @@
 package peers_test
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,28 +10,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/echomq/pipeline/benchmarks/bench"
+	"github.com/echomq/pipeline/benchmarks/report"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
-
-// result is what one contestant did in one round of a match. It is printed as one line of JSON.
-type result struct {
-	Match  string  `json:"match"`
-	Who    string  `json:"who"`
-	Round  int     `json:"round"`
-	Jobs   int     `json:"jobs"`
-	Value  float64 `json:"value"` // in the unit of the match
-	Unit   string  `json:"unit"`
-	Server float64 `json:"server_us_per_job"` // CPU time
-	Client float64 `json:"client_us_per_job"` // CPU time of this process
-	P99    float64 `json:"p99_ms,omitempty"`
-	Late   float64 `json:"generator_late_p50_ms,omitempty"` // how late jobs were sent, which counts
-}
 
 // match is what contestants do by turns. The first is the one that has the goal.
 type match struct {
@@ -44,14 +33,15 @@ type match struct {
 type contestant struct {
 	name string
 	run  func(a *arena) outcome
+	on   string // the server, and what it keeps; "": that of the arena
 }
 
-// outcome of a run: how many jobs; and a value, where it is not their rate.
+// outcome of a run: how many messages; and a value, where it is not their rate.
 type outcome struct {
-	jobs       int
-	value      float64
-	p99, late  time.Duration
-	from, till mark
+	count     int
+	value     float64
+	p99, late time.Duration
+	cost      bench.Cost
 }
 
 // arena is the server, and what is measured there.
@@ -61,31 +51,34 @@ type arena struct {
 	url     string
 	network string
 	addr    string
+	on      string
 	db      rueidis.Client
-	beside  func() time.Duration // what another server has used, if there is one
+	meter   *bench.Meter
+	beside  []*child // other servers
 }
 
+// newArena starts Valkey on loopback, where the other servers are too.
 func newArena(b *testing.B) *arena {
-	persistence := os.Getenv("PERSISTENCE") // "no" or "everysec"
-	if persistence == "" {
-		persistence = "no"
+	persistence := cmp.Or(os.Getenv("PERSISTENCE"), "no") // or "everysec"
+	args := []string{"--bind", "127.0.0.1", "--port", freePort(b), "--save", "", "--appendonly", "no"}
+	on := "in memory only"
+	if persistence != "no" {
+		args = append(args[:6:6], "--appendonly", "yes", "--appendfsync", persistence)
+		on = "append-only file, fsync " + persistence
 	}
-	args := []string{"--save", "", "--appendonly", "no"}
-	if persistence == "everysec" {
-		args = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "everysec"}
-	}
-	server := tiertest.Private(b, tiertest.Valkey, args...)
-	opt, err := rueidis.ParseURL(server.URL())
-	must(b, err)
-	opt.DisableCache = true
-	db, err := rueidis.NewClient(opt)
+	a := &arena{b: b, server: tiertest.Private(b, tiertest.Valkey, args...), network: "tcp", addr: "127.0.0.1:" + args[3]}
+	a.url = "valkey://" + a.addr
+	db, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{a.addr}, DisableCache: true})
 	must(b, err)
 	b.Cleanup(db.Close)
-	a := &arena{b: b, server: server, url: server.URL(), network: "tcp", addr: opt.InitAddress[0], db: db}
-	if strings.HasPrefix(a.url, "unix:") {
-		a.network = "unix"
-	}
-	fmt.Printf("# Valkey, persistence %s, %s, %d CPUs, load %s\n", persistence, runtime.Version(), runtime.NumCPU(), load())
+	a.db = db
+	client := own{a}.dial()
+	b.Cleanup(client.Close)
+	a.on = "Valkey " + client.Server().Version + ", " + on
+	a.meter, err = bench.NewMeter(b.Context(), client, "meter")
+	must(b, err)
+	b.Cleanup(a.meter.Close)
+	fmt.Fprintf(os.Stderr, "# %s, %s, %d CPUs\n", a.on, runtime.Version(), runtime.NumCPU())
 	return a
 }
 
@@ -94,28 +87,6 @@ func must(b *testing.B, err error) {
 	if err != nil {
 		b.Fatal(err)
 	}
-}
-
-func load() string {
-	text, _ := os.ReadFile("/proc/loadavg")
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
-}
-
-// mark is a point in time, with what was used up to it.
-type mark struct {
-	at             time.Time
-	server, client time.Duration
-}
-
-func (a *arena) mark() mark {
-	var u syscall.Rusage
-	must(a.b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	cpu := time.Duration((a.info("used_cpu_user") + a.info("used_cpu_sys")) * float64(time.Second))
-	if a.beside != nil {
-		cpu += a.beside()
-	}
-	return mark{time.Now(), cpu, time.Duration(u.Utime.Nano() + u.Stime.Nano())}
 }
 
 // info is a number that the server tells of itself.
@@ -136,90 +107,72 @@ func (a *arena) info(name string) float64 {
 // stored is how much memory the server uses beside the buffers of its connections.
 func (a *arena) stored() float64 { return a.info("used_memory") - a.info("mem_clients_normal") }
 
-// measured does what counts.
-func (a *arena) measured(jobs int, work func()) outcome {
-	runtime.GC()
-	from := a.mark()
-	work()
-	return outcome{jobs: jobs, from: from, till: a.mark()}
+// synced does what a contestant does with each write on disk before it is answered.
+func (a *arena) synced(run func(a *arena) outcome) func(a *arena) outcome {
+	set := func(name, value string) {
+		must(a.b, a.db.Do(a.b.Context(), a.db.B().ConfigSet().ParameterValue().ParameterValue(name, value).Build()).Error())
+	}
+	return func(a *arena) outcome {
+		set("appendfsync", "always")
+		set("appendonly", "yes")
+		defer set("appendonly", "no")
+		for a.info("aof_rewrite_in_progress") > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return run(a)
+	}
 }
 
-// rounds lets the contestants of all matches take turns, and prints what each did, and a table.
-func (a *arena) rounds(n int, matches []match) {
-	all := map[string][]result{}
+// measured does what counts.
+func (a *arena) measured(count int, work func()) outcome {
+	others := a.others()
+	cost, err := a.meter.Measure(a.b.Context(), func(context.Context) error {
+		work()
+		return nil
+	})
+	must(a.b, err)
+	cost.Server += a.others() - others
+	return outcome{count: count, cost: cost}
+}
+
+// others is what the servers beside have used.
+func (a *arena) others() (total time.Duration) {
+	for _, c := range a.beside {
+		total += c.cpu(a.b)
+	}
+	return total
+}
+
+// compare lets the contestants of all matches take turns, writes what each did as lines of JSON, and prints a table. ROUNDS is how many rounds there are, 3
+// without it; MATCH picks matches by a part of their names.
+func (a *arena) compare(set string, matches []match) {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("ROUNDS"), "3"))
+	must(a.b, err)
+	matches = slices.DeleteFunc(matches, func(m match) bool { return !strings.Contains(m.name, os.Getenv("MATCH")) })
+	var turns []report.Turn
 	for round := range n {
 		for _, m := range matches {
 			for k := range m.contestants {
 				c := m.contestants[(k+round)%len(m.contestants)] // nobody is always the first
 				must(a.b, a.db.Do(a.b.Context(), a.db.B().Flushall().Sync().Build()).Error())
 				o := c.run(a)
-				r := result{Match: m.name, Who: c.name, Round: round + 1, Jobs: o.jobs, Value: o.value, Unit: m.unit, P99: ms(o.p99), Late: ms(o.late)}
+				t := report.Turn{
+					Set: set, Match: m.name, Who: c.name, On: cmp.Or(c.on, a.on), Round: round + 1, Count: o.count, Value: o.value,
+					Unit: m.unit, Lower: m.lower, Goal: m.goal, Alone: m.alone, P99: ms(o.p99), Late: ms(o.late),
+				}
 				if o.value == 0 {
-					r.Value = float64(o.jobs) / o.till.at.Sub(o.from.at).Seconds()
+					t.Value = float64(o.count) / o.cost.Elapsed.Seconds()
 				}
-				if o.jobs > 0 {
-					r.Server = us(o.till.server-o.from.server) / float64(o.jobs)
-					r.Client = us(o.till.client-o.from.client) / float64(o.jobs)
+				if o.count > 0 {
+					t.Server, t.Client = us(o.cost.Server)/float64(o.count), us(o.cost.Client)/float64(o.count)
 				}
-				line, err := json.Marshal(r)
-				must(a.b, err)
-				fmt.Println(string(line))
-				all[m.name+"/"+c.name] = append(all[m.name+"/"+c.name], r)
+				must(a.b, json.NewEncoder(os.Stdout).Encode(t))
+				turns = append(turns, t)
 			}
 		}
 	}
-	fmt.Printf("\n# medians of %d rounds, in brackets the least and the most; load %s\n\n", n, load())
-	fmt.Println("| | who | | server us/job | client us/job | to the second, of the same round | goal |\n|---|---|---|---|---|---|---|")
-	for _, m := range matches {
-		for k, c := range m.contestants {
-			fmt.Println(m.row(k, all[m.name+"/"+c.name], all[m.name+"/"+m.contestants[min(1, len(m.contestants)-1)].name]))
-		}
-	}
+	fmt.Fprintf(os.Stderr, "\n%s\n", report.Table(report.Matches(turns)))
 }
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
 func us(d time.Duration) float64 { return d.Seconds() * 1e6 }
-
-func (m *match) row(k int, list, second []result) string {
-	ratio, goal := "", ""
-	if len(m.contestants) > 1 && k != 1 {
-		ratio = spread(len(list), "%.2f", func(i int) float64 { return list[i].Value / second[i].Value })
-	}
-	if k == 0 && m.goal > 0 {
-		got, sign := median(len(list), func(i int) float64 { return list[i].Value / second[i].Value }), ">="
-		if m.alone {
-			got = median(len(list), func(i int) float64 { return list[i].Value })
-		}
-		if m.lower {
-			sign = "<="
-		}
-		goal = fmt.Sprintf("%s %g: missed", sign, m.goal)
-		if m.lower == (got <= m.goal) || got == m.goal {
-			goal = fmt.Sprintf("%s %g: met", sign, m.goal)
-		}
-	}
-	of := func(f func(r *result) float64) func(i int) float64 { return func(i int) float64 { return f(&list[i]) } }
-	format := "%.0f"
-	if m.lower {
-		format = "%.2f"
-	}
-	return fmt.Sprintf("| %s | %s | %s %s | %.1f | %.1f | %s | %s |", m.name, m.contestants[k].name,
-		spread(len(list), format, of(func(r *result) float64 { return r.Value })), m.unit,
-		median(len(list), of(func(r *result) float64 { return r.Server })), median(len(list), of(func(r *result) float64 { return r.Client })), ratio, goal)
-}
-
-func sorted(n int, of func(i int) float64) []float64 {
-	values := make([]float64, n)
-	for i := range values {
-		values[i] = of(i)
-	}
-	slices.Sort(values)
-	return values
-}
-
-func median(n int, of func(i int) float64) float64 { return sorted(n, of)[n/2] }
-
-func spread(n int, format string, of func(i int) float64) string {
-	v := sorted(n, of)
-	return fmt.Sprintf(format+" ("+format+" to "+format+")", v[n/2], v[0], v[n-1])
-}

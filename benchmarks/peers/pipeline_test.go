@@ -100,7 +100,7 @@ func (p own) drains(cfg consumer.Config, jobs, lanes, ceiling int) outcome {
 			all.saw()
 			return nil
 		})
-		<-all.none
+		all.wait(p.a.b)
 		for rest := int64(1); rest > 0; time.Sleep(time.Millisecond) {
 			var err error
 			rest, err = p.a.db.Do(p.a.b.Context(), p.a.db.B().Hlen().Key(tier.Queue(name).JobsKey()).Build()).AsInt64()

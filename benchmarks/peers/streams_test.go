@@ -1,12 +1,7 @@
 package peers_test
 
 import (
-	"cmp"
 	"context"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -146,24 +141,21 @@ func byHand(a *arena, messages int) outcome {
 	})
 }
 
-// BenchmarkStreams compares streams, end to end: published and consumed at once. ROUNDS, MATCH and PERSISTENCE are as for BenchmarkJobs; NATS keeps its stream in memory.
+// BenchmarkStreams compares streams, end to end: published and consumed at once. ROUNDS, MATCH and PERSISTENCE are as for BenchmarkJobs.
 func BenchmarkStreams(b *testing.B) {
 	a := newArena(b)
 	nats, theirs := newNATS(a), redisStream(a)
 	const messages = 200_000
 	against := func(name string, goal float64, ours func(*arena) outcome, peer contestant) match {
-		return match{name: "both at once, " + name, unit: "messages/s", goal: goal, contestants: []contestant{{"pipeline", ours}, peer}}
+		return match{name: "both at once, " + name, unit: "messages/s", goal: goal, contestants: []contestant{{name: "pipeline", run: ours}, peer}}
 	}
 	plain := func(a *arena) outcome { return own{a}.both(1, messages) }
 	packs := func(a *arena) outcome { return own{a}.both(100, messages) }
 	matches := []match{
-		against("watermill-redisstream", 13, plain, contestant{"redisstream", func(*arena) outcome { return theirs.both(messages / 10) }}),
-		against("NATS JetStream", 2, plain, contestant{"nats", func(*arena) outcome { return nats.both(messages) }}),
-		against("in packs of 100, NATS JetStream", 8, packs, contestant{"nats", func(*arena) outcome { return nats.both(messages) }}),
-		against("go-redis by hand", 0, plain, contestant{"go-redis", func(a *arena) outcome { return byHand(a, messages) }}),
+		against("watermill-redisstream", 13, plain, contestant{name: "redisstream", run: func(*arena) outcome { return theirs.both(messages / 10) }}),
+		against("NATS JetStream", 2, plain, contestant{"nats", func(*arena) outcome { return nats.both(messages) }, nats.on}),
+		against("in packs of 100, NATS JetStream", 8, packs, contestant{"nats", func(*arena) outcome { return nats.both(messages) }, nats.on}),
+		against("go-redis by hand", 0, plain, contestant{name: "go-redis", run: func(a *arena) outcome { return byHand(a, messages) }}),
 	}
-	matches = slices.DeleteFunc(matches, func(m match) bool { return !strings.Contains(m.name, os.Getenv("MATCH")) })
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("ROUNDS"), "5"))
-	must(b, err)
-	a.rounds(n, matches)
+	a.compare("streams", matches)
 }

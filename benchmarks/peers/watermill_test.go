@@ -1,12 +1,7 @@
 package peers_test
 
 import (
-	"cmp"
 	"fmt"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,7 +143,7 @@ func BenchmarkWatermill(b *testing.B) {
 	us, them := ourBackend(a), redisStream(a)
 	both := func(name string, goal float64, ours, theirs func() outcome) match {
 		return match{name: name, unit: "messages/s", goal: goal, contestants: []contestant{
-			{"bridge", func(*arena) outcome { return ours() }}, {"redisstream", func(*arena) outcome { return theirs() }},
+			{name: "bridge", run: func(*arena) outcome { return ours() }}, {name: "redisstream", run: func(*arena) outcome { return theirs() }},
 		}}
 	}
 	matches := []match{
@@ -164,8 +159,5 @@ func BenchmarkWatermill(b *testing.B) {
 	last := both("from publish to receive, 1,000 messages/s", 1, us.latency, them.latency)
 	last.unit, last.lower = "ms at the median", true
 	matches = append(matches, last)
-	matches = slices.DeleteFunc(matches, func(m match) bool { return !strings.Contains(m.name, os.Getenv("MATCH")) })
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("ROUNDS"), "5"))
-	must(b, err)
-	a.rounds(n, matches)
+	a.compare("watermill", matches)
 }

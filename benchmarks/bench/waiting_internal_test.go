@@ -29,7 +29,7 @@ func BenchmarkWaiting(b *testing.B) {
 			for i := range readers {
 				w, err := dial(ctx, client, key)
 				require.NoError(b, err)
-				defer w.close()
+				defer w.Close()
 				p.Go(func() error {
 					for {
 						if _, err := w.ask(ctx, "XREADGROUP", "GROUP", rawGroup, fmt.Sprint("c", i), "COUNT", "100", "BLOCK", "0", "STREAMS", key, ">"); err != nil {

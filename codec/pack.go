@@ -11,7 +11,8 @@ const MaxPack = 4096
 const (
 	packVersion    = 1
 	packLen        = 4
-	minMessageSize = 6 // array, version, empty type, empty key, no headers, nil
+	packRoom       = 16 // more than the rest of a pack takes
+	minMessageSize = 6  // array, version, empty type, empty key, no headers, nil
 )
 
 // AppendPack appends a pack to dst: body is n encoded messages, one after
@@ -28,7 +29,7 @@ func AppendPack(dst []byte, n int, body []byte, c Compression) ([]byte, error) {
 	if c == Zstd {
 		body, c = compressed(body)
 	}
-	dst = append(dst, 0x90|packLen, packVersion)
+	dst = append(slices.Grow(dst, len(body)+packRoom), 0x90|packLen, packVersion)
 	dst = appendCount(dst, n)
 	dst = append(dst, byte(c))
 	return appendBin(dst, body), nil

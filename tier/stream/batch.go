@@ -60,9 +60,18 @@ func (b *batch) age() time.Duration {
 }
 
 // fits reports whether more messages can share the call: neither theirs nor its own may fail for the other's sake.
-func (b *batch) fits(p parcel) bool {
+func (b *batch) fits(p parcel, n int) bool {
 	return b.only == nil && p.only == nil && p.number == 0 &&
-		len(b.messages)+len(p.messages) <= shareMessages && b.bytes+p.bytes <= shareBytes
+		len(b.messages)+n <= shareMessages && b.bytes+p.bytes <= shareBytes
+}
+
+// id is that of the i-th message.
+func (b *batch) id(i int) codec.ID {
+	if b.minted != nil {
+		return b.minted[i]
+	}
+	id, _ := codec.ServerID(b.identity.Brand, b.identity.Node, b.receipt.at(i))
+	return id
 }
 
 // ids returns those of the count messages from offset on.

@@ -30,9 +30,7 @@ func (w *Writer) encode(ms []codec.Message) (p parcel, err error) {
 			return p, err
 		}
 		if w.cfg.Keyed {
-			if p.keys[i] = ms[i].Key; ms[i].Key == "" {
-				return p, fmt.Errorf("%w: message %d has no key: each message of a keyed stream needs one", ErrBadCall, i)
-			}
+			p.keys[i] = ms[i].Key
 		}
 		p.bytes += len(p.messages[i])
 	}
@@ -43,6 +41,9 @@ func (w *Writer) encode(ms []codec.Message) (p parcel, err error) {
 }
 
 func (w *Writer) encodeOne(m *codec.Message) (string, error) {
+	if w.cfg.Keyed && m.Key == "" {
+		return "", fmt.Errorf("%w: a message of type %q has no key: each message of a keyed stream needs one", ErrBadCall, m.Type)
+	}
 	size := m.Size()
 	if size > w.cfg.MaxMessage+codec.SizeSlack { // too large without encoding it
 		return "", &TooLargeError{What: "message, bytes", Size: size, Limit: w.cfg.MaxMessage}

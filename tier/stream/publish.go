@@ -21,13 +21,13 @@ const perMessage = 128
 // Errors: ErrNotRunning, those of the message's size, or that of ctx; then done is not called.
 func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.ID, error)) error {
 	if w.cfg.Producer != "" {
-		return fmt.Errorf("%w: a named producer appends with AppendAt", ErrBadCall)
+		return errNamed
 	}
-	p, err := w.encode([]codec.Message{m})
+	text, err := w.encodeOne(&m)
 	if err != nil {
 		return err
 	}
-	size := min(int64(p.bytes+perMessage), int64(w.cfg.MaxQueued))
+	size := min(int64(len(text)+perMessage), int64(w.cfg.MaxQueued))
 	if err := w.room.Acquire(ctx, size); err != nil {
 		return w.notSent(err)
 	}
@@ -37,9 +37,12 @@ func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.I
 		w.room.Release(size)
 		return ErrNotRunning
 	}
-	b, offset := w.join(p)
+	b := w.put(text, m.Key)
 	b.room, b.held = w.room, b.held+size
-	for len(b.notify) < offset {
+	if b.notify == nil {
+		b.notify = make([]func(codec.ID, error), 0, cap(b.messages))
+	}
+	for len(b.notify) < len(b.messages)-1 {
 		b.notify = append(b.notify, nil)
 	}
 	b.notify = append(b.notify, done)

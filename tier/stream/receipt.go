@@ -26,8 +26,18 @@ func (r receipt) addresses(yield func(i int, addr codec.EntryID)) {
 	}
 }
 
-// last is the address of the last message.
-func (r receipt) last() (last codec.EntryID) {
-	r.addresses(func(_ int, addr codec.EntryID) { last = addr })
-	return last
+// at is the address of the i-th message.
+func (r receipt) at(i int) (at codec.EntryID) {
+	if r.first.Seq+uint64(r.count) <= codec.MaxSeq+1 {
+		return codec.EntryID{Ms: r.first.Ms, Seq: r.first.Seq + uint64(i)}
+	}
+	r.addresses(func(k int, addr codec.EntryID) {
+		if k == i {
+			at = addr
+		}
+	})
+	return at
 }
+
+// last is the address of the last message.
+func (r receipt) last() codec.EntryID { return r.at(r.count - 1) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ type Writer struct {
 
 	mu    sync.Mutex
 	queue []*batch // not yet sent; the last may still take messages
+	last  int      // messages of the one that was sent last
 
 	shelf shelf
 
@@ -78,17 +80,32 @@ func (w *Writer) Declare(ctx context.Context) (codec.Identity, error) {
 // tier, with nothing written, or tier.OutcomeUnknown(err), as tier.ErrNotReplicated is; ErrStreamRemoved; ErrIDSpace; those
 // of Declare; of an exclusive writer codec.ErrNodeLease and ErrNonMonotonic.
 func (w *Writer) Append(ctx context.Context, m codec.Message) (codec.ID, error) {
-	ids, err := w.AppendBatch(ctx, []codec.Message{m})
+	if w.cfg.Producer != "" {
+		return codec.ID{}, errNamed
+	}
+	if err := ctx.Err(); err != nil {
+		return codec.ID{}, w.notSent(err)
+	}
+	text, err := w.encodeOne(&m)
 	if err != nil {
 		return codec.ID{}, err
 	}
-	return ids[0], nil
+	w.mu.Lock()
+	b := w.put(text, m.Key)
+	at := len(b.messages) - 1
+	w.mu.Unlock()
+	if err := w.wait(ctx, b); err != nil {
+		return codec.ID{}, err
+	}
+	return b.id(at), nil
 }
+
+var errNamed = fmt.Errorf("%w: a named producer appends with AppendAt", ErrBadCall)
 
 // AppendBatch appends up to 4096 messages, 8 MiB encoded, all or none, one after another.
 func (w *Writer) AppendBatch(ctx context.Context, ms []codec.Message) ([]codec.ID, error) {
 	if w.cfg.Producer != "" {
-		return nil, fmt.Errorf("%w: a named producer appends with AppendAt", ErrBadCall)
+		return nil, errNamed
 	}
 	return w.append(ctx, ms, parcel{})
 }
@@ -137,18 +154,36 @@ func (w *Writer) append(ctx context.Context, ms []codec.Message, as parcel) ([]c
 // join puts messages into the batch that is sent next, or after it, and counts the caller among those who wait. The caller
 // holds mu.
 func (w *Writer) join(p parcel) (b *batch, offset int) {
-	if n := len(w.queue); n > 0 && w.queue[n-1].fits(p) {
-		b = w.queue[n-1]
-	} else {
-		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, size: w.cfg.Pack, compression: w.cfg.Compression, done: make(chan struct{})}
-		w.queue = append(w.queue, b)
-	}
+	b = w.open(p, len(p.messages))
 	offset = len(b.messages)
 	b.messages = append(b.messages, p.messages...)
 	b.keys = append(b.keys, p.keys...)
+	return b, offset
+}
+
+// put is join of one message.
+func (w *Writer) put(text, key string) *batch {
+	b := w.open(parcel{bytes: len(text)}, 1)
+	b.messages = append(b.messages, text)
+	if w.cfg.Keyed {
+		b.keys = append(b.keys, key)
+	}
+	return b
+}
+
+// open is the batch that takes n messages next, but for the messages themselves. One that is begun has room for as many as
+// the last one had.
+func (w *Writer) open(p parcel, n int) (b *batch) {
+	if last := len(w.queue); last > 0 && w.queue[last-1].fits(p, n) {
+		b = w.queue[last-1]
+	} else {
+		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, size: w.cfg.Pack, compression: w.cfg.Compression, done: make(chan struct{})}
+		b.messages = make([]string, 0, max(n, w.last))
+		w.queue = append(w.queue, b)
+	}
 	b.bytes += p.bytes
 	b.waiters++
-	return b, offset
+	return b
 }
 
 // wait waits for the batch; whoever finds the line free sends for all who wait.
@@ -160,6 +195,7 @@ func (w *Writer) wait(ctx context.Context, b *batch) error {
 		case <-ctx.Done():
 			return w.abandon(ctx, b)
 		case w.line <- struct{}{}:
+			runtime.Gosched() // others who are ready to append share the call
 		}
 		for !closed(b.done) && ctx.Err() == nil {
 			w.round(ctx)
@@ -334,7 +370,8 @@ func (w *Writer) refill() {
 		messages += len(b.messages)
 	}
 	for n < len(w.queue) && len(w.out.sent)+n < limit && (len(w.out.sent)+n == 0 || messages+len(w.queue[n].messages) <= writeMessages) {
-		messages += len(w.queue[n].messages)
+		w.last = len(w.queue[n].messages)
+		messages += w.last
 		n++
 	}
 	w.out.sent = append(w.out.sent, w.queue[:n]...)

@@ -192,7 +192,7 @@ func (d *Document) checkParts(p *Problems) {
 		for _, one := range found {
 			p.add(strings.Join(append([]string{path}, one.Path...), "."), "", "%s", plain(errors.New(one.Text)))
 			last := (*p)[len(*p)-1]
-			last.line, last.column = one.Line, one.Column
+			last.line, last.column, last.part = one.Line, one.Column, true
 		}
 	}
 	for _, name := range sorted(d.Sources) {

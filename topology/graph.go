@@ -140,7 +140,7 @@ func (p *Picture) SVG() string {
 	}
 	for _, w := range l.ways {
 		if w.label != "" {
-			fmt.Fprintf(&b, "<text class=\"e\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", w.at.x, w.at.y, html.EscapeString(clip(w.label, 24)))
+			fmt.Fprintf(&b, "<text class=\"e\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", w.at.x, w.at.y, html.EscapeString(w.label))
 		}
 	}
 	return b.String() + "</svg>\n"

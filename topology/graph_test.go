@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,56 @@ func TestPicture(t *testing.T) {
 	require.Equal(t, edges, strings.Count(p.Mermaid(), "-->"))
 	require.Equal(t, nodes, count["g"])
 	require.Equal(t, edges+1, count["path"], "and the arrow")
+}
+
+// TestLabels: what stands at an edge lies on no node and on no other label.
+func TestLabels(t *testing.T) {
+	doc, err := files{"doc.yaml": `topology: t
+scopes: {s: {streams: {in: {external: true}, a: {}, b: {}, a-stream-with-a-long-name: {}, d: {}}}}
+stages:
+  a-stage-with-a-name-that-is-long:
+    from: s/in
+    route:
+      - {when: type == "order.accepted", to: s/a}
+      - {when: type == "order.expedited", to: s/b}
+      - {when: type == "order.dispatched", to: s/a-stream-with-a-long-name}
+  short: {from: s/in, route: [{when: 'type == "order.cancelled"', to: s/d}]}
+`}.load(nil)
+	require.NoError(t, err)
+	type area struct{ x, y, w, h float64 }
+	var nodes, labels []area
+	for _, line := range strings.Split(doc.Picture(nil).SVG(), "\n") {
+		var a area
+		if _, rect, ok := strings.Cut(line, "<rect class="); ok {
+			_, at, _ := strings.Cut(rect, " x=")
+			_, err := fmt.Sscanf(at, "%q y=%q width=%q height=%q", num{&a.x}, num{&a.y}, num{&a.w}, num{&a.h})
+			require.NoError(t, err, line)
+			nodes = append(nodes, a)
+		}
+		if _, text, ok := strings.Cut(line, `<text class="e" x=`); ok {
+			_, err := fmt.Sscanf(text, "%q y=%q", num{&a.x}, num{&a.y})
+			require.NoError(t, err, line)
+			const letters = 26
+			labels = append(labels, area{a.x - letters*2.5, a.y - 9, letters * 5, 11}) // 10 px, five to a letter, above the line
+		}
+	}
+	require.Len(t, labels, 4)
+	for i, l := range labels {
+		for _, o := range append(nodes, labels[i+1:]...) {
+			require.False(t, l.x < o.x+o.w && o.x < l.x+l.w && l.y < o.y+o.h && o.y < l.y+l.h, "%v lies on %v", l, o)
+		}
+	}
+}
+
+// num reads a number between quotes.
+type num struct{ to *float64 }
+
+func (n num) Scan(state fmt.ScanState, _ rune) error {
+	text, err := state.Token(false, func(r rune) bool { return r != ' ' && r != '/' && r != '>' })
+	if err == nil {
+		*n.to, err = strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
+	}
+	return err
 }
 
 // TestPictureOfJoins: a join stands behind the projection that it reads, which is no way that messages take.

@@ -15,7 +15,9 @@ import (
 const (
 	lineHeight = 15.0
 	gapAcross  = 18.0 // between two of a layer
-	gapAlong   = 70.0 // between layers
+	gapAlong   = 70.0 // between layers, where no label wants more
+	letter     = 5.6  // of a label
+	longest    = 26   // letters of a label
 	margin     = 16.0
 	sweeps     = 12
 )
@@ -29,7 +31,9 @@ type box struct {
 	lively     bool // the last line is what goes on there
 	layer      int
 	x, y, w, h float64
-	before     []*box // in the layer on the left
+	room       float64 // for the labels of what leaves it
+	side       float64 // half the width of its layer
+	before     []*box  // in the layer on the left
 	behind     []*box
 	order      float64
 }
@@ -61,6 +65,11 @@ func layOut(p *Picture) *layout {
 		l.boxes = append(l.boxes, b)
 	}
 	back := circlesTurned(p.flow)
+	for _, e := range p.flow.edges {
+		if from := boxes[e.from]; e.label != "" && !back[e] {
+			from.room = max(from.room, labelRoom(e)+gapAlong/2)
+		}
+	}
 	layer(p.flow, boxes, back)
 	layers, chains := bends(p.flow, boxes, back)
 	arrange(layers)
@@ -77,6 +86,11 @@ func layOut(p *Picture) *layout {
 		}
 	}
 	return l
+}
+
+// labelRoom is how wide the label of an edge is, with room to its right.
+func labelRoom(e *edge) float64 {
+	return float64(len([]rune(clip(e.label, longest))))*letter + gapAcross
 }
 
 // circlesTurned are the edges that close a circle.
@@ -215,16 +229,17 @@ func arrange(layers [][]*box) {
 func (l *layout) place(layers [][]*box) {
 	x := margin
 	for _, list := range layers {
-		wide := 0.0
+		wide, gap := 0.0, gapAlong
 		for _, b := range list {
-			wide = max(wide, b.w)
+			wide, gap = max(wide, b.w), max(gap, b.room)
 		}
 		for _, b := range list {
-			b.x = x + wide/2
+			b.x, b.side = x+wide/2, wide/2
 		}
-		x += wide + gapAlong
+		x += wide
+		l.width = x + margin
+		x += gap
 	}
-	l.width = x - gapAlong + margin
 	for _, list := range layers {
 		y := 0.0
 		for _, b := range list {
@@ -301,13 +316,16 @@ func routed(e *edge, chain []*box) *way {
 	var b strings.Builder
 	last := point{chain[0].x + chain[0].w/2, chain[0].y}
 	fmt.Fprintf(&b, "M%.1f %.1f", last.x, last.y)
-	w := &way{label: e.label}
+	w := &way{label: clip(e.label, longest)}
 	for i, box := range chain[1:] { // a curve from point to point that leaves and arrives level
 		p := point{box.x - box.w/2, box.y}
 		bend := (p.x - last.x) / 2
 		fmt.Fprintf(&b, "C%.1f %.1f %.1f %.1f %.1f %.1f", last.x+bend, last.y, p.x-bend, p.y, p.x, p.y)
 		if i == 0 {
-			w.at = point{(last.x + p.x) / 2, (last.y+p.y)/2 - 4}
+			w.at = point{box.x - box.side - labelRoom(e)/2, p.y - 5} // where the curve is nearly level, on the side that it does not come from
+			if last.y < p.y {
+				w.at.y = p.y + 13
+			}
 		}
 		last = p
 	}
@@ -318,7 +336,7 @@ func routed(e *edge, chain []*box) *way {
 // round is an edge that closes a circle: from below one, under all that lies between, to below the other.
 func round(e *edge, from, to *box, below float64) *way {
 	return &way{
-		label: e.label, back: true, at: point{(from.x + to.x) / 2, below - 4},
+		label: clip(e.label, longest), back: true, at: point{(from.x + to.x) / 2, below - 4},
 		path: fmt.Sprintf("M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1fL%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f",
 			from.x, from.y+from.h/2, from.x, below-8, from.x, below, from.x-margin, below,
 			to.x+margin, below, to.x, below, to.x, below-8, to.x, to.y+to.h/2),

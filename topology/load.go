@@ -56,7 +56,11 @@ func Load(path string, opts LoadOptions) (*Document, error) {
 	d.file(path, text, nil)
 	doc.places = d.places
 	if !d.broken {
+		unread := d.problems
 		for _, p := range doc.check() {
+			if slices.ContainsFunc(unread, p.follows) {
+				continue
+			}
 			at := doc.find(p.Path)
 			p.Position = at.at(p.line, p.column)
 			p.What, p.Do = d.secrets.hide(p.What, at.replaced), d.secrets.hide(p.Do, at.replaced)

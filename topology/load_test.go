@@ -229,8 +229,15 @@ func TestProblems(t *testing.T) {
 			"4:51: stages.a.join.state: a projection has a state for each version: there is none called last; write last.3",
 		}},
 		{"a value of a window", streams + "stages: {a: {from: s/in, to: s/out, window: {tumbling: 1h, values: {n: counts}}}}\n", []string{
-			"3:72: stages.a.window.values.n: has []: want exactly one of count, sum, mean, min, max, distinct",
 			`3:72: stages.a.window.values.n: it is "counts"; want count, or {sum: EXPRESSION}, and so with mean, min, max, distinct`,
+		}},
+		{"one mistake is one line", streams + "stages:\n  a: {from: s/in, to: s/out, filtr: 'true'}\n  b: {from: s/in, to: s/out, filter: [x]}\n  c: {from: s/in, to: s/out, exec: {command: score.py}}\n  d: {from: s/in, window: {tumbling: 1 hour, values: {n: count}}}\nsinks: {x: {from: s/in, file: x.jsonl}}\n", []string{
+			"4:30: stages.a.filtr: there is no such field; did you mean filter?",
+			"5:38: stages.b.filter: there is a list; write one value",
+			"6:46: stages.c.exec.command: there is a single value; write a list: [one, two], or a line beginning with - for each",
+			"7:6: stages.d.to: missing: the stream of the same scope that the results go to",
+			`7:38: stages.d.window.tumbling: it is "1 hour"; "1 hour" is no duration`,
+			"8:31: sinks.x.file: there is a single value; write name: value below it; names are ",
 		}},
 		{"one place for two", "topology: t\nscopes: {s: {streams: {a: {}}}}\nsources:\n  f: {to: s/a, stdin: {}}\n  g: {to: s/a, stdin: {}}\n  h: {to: s/a, http: {listen: 'localhost:80'}}\n  i: {to: s/a, http: {listen: 'localhost:80', path: /i}}\nsinks:\n  x: {from: s/a, file: {path: out/x.jsonl}}\n  y: {from: s/a, file: {path: ./out/x.jsonl}}\n", []string{
 			"5:23: sources.g.stdin: source f reads it; leave one of them out",

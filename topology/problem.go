@@ -29,7 +29,8 @@ type Problem struct {
 	What string // what is wrong with it
 	Do   string // what to write
 
-	line, column int // of the place in the value that is meant, from 1; 0: all of it
+	line, column int  // of the place in the value that is meant, from 1; 0: all of it
+	part         bool // a source, stage, projection or sink says it of its own declaration
 }
 
 func (p *Problem) Error() string {
@@ -68,4 +69,14 @@ func (p Problems) err() error {
 
 func (p *Problems) add(path, do, format string, args ...any) {
 	*p = append(*p, &Problem{Path: path, What: fmt.Sprintf(format, args...), Do: do})
+}
+
+// follows tells whether a problem is there only because a value could not be read: what a part says of that value, of what stands
+// below it, and of what it is a field of.
+func (p *Problem) follows(unread *Problem) bool {
+	if !p.part || unread.Path == "" {
+		return false
+	}
+	parent := unread.Path[:max(0, strings.LastIndexByte(unread.Path, '.'))]
+	return p.Path == parent || p.Path == unread.Path || strings.HasPrefix(p.Path, unread.Path+".")
 }

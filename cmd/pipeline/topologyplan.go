@@ -52,7 +52,7 @@ until others have handled what there is, - is destroyed with what it holds, and 
 refused, with what to do then.
 
 Exit code 0: there is nothing to do; 2: there is; 1: it failed, or was called
-wrongly.`,
+wrongly; 3: there is no such file.`,
 		Example: `  pipeline topology plan shop.yaml
   pipeline topology plan shop.yaml --output json | jq -r .verb`,
 		Args: arguments(1, 1, wantsDocument), ValidArgsFunction: completeFile,
@@ -84,7 +84,8 @@ func topologyDrift(a *app) *cobra.Command {
 has declared it, whatever the document says by now: ~ was changed, - is gone. Nothing
 is changed.
 
-Exit code 0: nothing has; 2: something has; 1: it failed, or was called wrongly.`,
+Exit code 0: nothing has; 2: something has; 1: it failed, or was called wrongly;
+3: there is no such file.`,
 		Example: `  pipeline topology drift shop.yaml`,
 		Args:    arguments(1, 1, wantsDocument), ValidArgsFunction: completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {

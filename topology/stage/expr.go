@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/file"
@@ -82,20 +83,27 @@ func compile(path []string, text Expr, want result) (*program, Problems) {
 	options = append(options, metered()...)
 	code, err := expr.Compile(string(text), options...)
 	if err != nil {
-		return nil, Problems{problemOf(path, err)}
+		return nil, Problems{problemOf(path, text, err)}
 	}
 	p.code, p.sees, p.field = code, variablesOf(code.Node()), fieldOf(code.Node())
 	return p, nil
 }
 
-func problemOf(path []string, err error) Problem {
+func problemOf(path []string, text Expr, err error) Problem {
 	p := Problem{Path: path, Text: err.Error()}
-	if at, ok := errors.AsType[*file.Error](err); ok {
+	at, ok := errors.AsType[*file.Error](err)
+	if ok {
 		p.Line, p.Column, p.Text = at.Line, at.Column+1, at.Message
 	}
 	if name, unknown := strings.CutPrefix(p.Text, "unknown name "); unknown {
-		p.Text += fmt.Sprintf(": an expression sees id, key, type, time, headers and data: write data.%.64s for a field of it, '%.64s' for the text", name, name)
+		whole := name
+		if r := []rune(string(text)); at != nil && at.From < len(r) { // order.placed is one text
+			rest := string(r[at.From:])
+			whole = rest[:len(rest)-len(strings.TrimLeftFunc(rest, func(r rune) bool { return r == '.' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }))]
+		}
+		p.Text += fmt.Sprintf(": an expression sees id, key, type, time, headers and data: write data.%.64s for a field of it, '%.64s' for the text", name, whole)
 	}
+	p.Text = strings.Replace(p.Text, "unexpected token EOF", "it ends where more has to come", 1)
 	return p
 }
 

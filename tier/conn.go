@@ -3,6 +3,7 @@ package tier
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -105,14 +106,17 @@ func (c *Conn) Send(encoded []byte, words ...string) {
 // Flush ends a write.
 func (c *Conn) Flush() error { return c.out.Flush() }
 
+// errReply is of bytes that are no reply that was asked for. The connection is of no more use then.
+var errReply = errors.New("this is no reply that can be read")
+
 // Refusal is an error that the server answered.
 type Refusal string
 
 func (r Refusal) Error() string { return "the server answers: " + string(r) }
 
-// head reads the first line of a reply: what kind it is, and its number, which is a length, a count or the value.
-func (c *Conn) head() (kind byte, n int64, line []byte, err error) {
-	if line, err = c.in.ReadSlice('\n'); err != nil {
+// readHead reads the first line of a reply: what kind it is, and its number, which is a length, a count or the value.
+func readHead(in *bufio.Reader) (kind byte, n int64, line []byte, err error) {
+	if line, err = in.ReadSlice('\n'); err != nil {
 		return 0, 0, nil, err
 	}
 	kind, line = line[0], line[1:max(1, len(line)-2)]
@@ -126,7 +130,7 @@ func (c *Conn) head() (kind byte, n int64, line []byte, err error) {
 			return kind, n, line, nil
 		}
 	}
-	return 0, 0, nil, fmt.Errorf("a reply begins with %.40q", string(kind)+string(line))
+	return 0, 0, nil, fmt.Errorf("%w: it begins with %.40q", errReply, string(kind)+string(line))
 }
 
 // number reads what strconv would: most of what is read of a reply are short ones.
@@ -149,7 +153,7 @@ func number(text []byte) (n int64, ok bool) {
 func (c *Conn) Skip() (first int64, err error) {
 	for left, at := int64(1), 0; left > 0; at++ {
 		left--
-		kind, n, _, err := c.head()
+		kind, n, _, err := readHead(c.in)
 		if err != nil {
 			return 0, err
 		}
@@ -171,7 +175,7 @@ func (c *Conn) Skip() (first int64, err error) {
 
 // Value reads one reply whole: a string, an int64, a []any of values, or nil.
 func (c *Conn) Value() (any, error) {
-	kind, n, line, err := c.head()
+	kind, n, line, err := readHead(c.in)
 	switch {
 	case err != nil:
 		return nil, err

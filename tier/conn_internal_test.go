@@ -46,5 +46,6 @@ func TestReplies(t *testing.T) {
 		require.Equal(t, Refusal("OOM command not allowed"), err)
 	}
 	_, err := answered("HTTP/1.1 400\r\n").Skip()
-	require.ErrorContains(t, err, `a reply begins with "HTTP/1.1 400"`)
+	require.ErrorContains(t, err, `begins with "HTTP/1.1 400"`)
+	require.ErrorIs(t, err, errReply)
 }

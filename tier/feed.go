@@ -109,7 +109,7 @@ func (f *Feed) ask(ctx context.Context, p *Page, wait time.Duration, op string, 
 	}
 	f.end(err)
 	switch {
-	case errors.As(err, new(refusal)):
+	case errors.As(err, new(Refusal)):
 		return false, nil
 	case err != nil && f.client.closed.Load():
 		err = rueidis.ErrClosing
@@ -133,7 +133,7 @@ func (f *Feed) end(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.busy = false
-	if errors.As(err, new(refusal)) {
+	if errors.As(err, new(Refusal)) {
 		f.node++
 	}
 	if f.closed = f.closed || errors.Is(err, errReply); f.closed || err != nil {
@@ -182,11 +182,7 @@ func (f *Feed) talk(p *Page, wait time.Duration, words []string) error {
 	if err := f.conn.SetDeadline(time.Now().Add(most)); err != nil {
 		return err
 	}
-	f.out = append(strconv.AppendInt(append(f.out[:0], '*'), int64(len(words)), 10), "\r\n"...)
-	for _, word := range words {
-		f.out = append(strconv.AppendInt(append(f.out, '$'), int64(len(word)), 10), "\r\n"...)
-		f.out = append(append(f.out, word...), "\r\n"...)
-	}
+	f.out = AppendCommand(f.out[:0], words...)
 	if _, err := f.conn.Write(f.out); err != nil {
 		return err
 	}

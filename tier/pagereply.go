@@ -3,20 +3,11 @@ package tier
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/echomq/pipeline/codec"
 )
-
-// errReply is of bytes that are no reply with entries. The connection is of no more use then.
-var errReply = errors.New("this is no reply that has entries")
-
-// refusal is an error that the server has answered: the command had no effect.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
 
 // readReply is readStreams, or Read, of a reply as it comes in the older protocol, of a page that is empty. None at all is no entries.
 func (p *Page) readReply(r *bufio.Reader, plain bool) error {
@@ -80,16 +71,13 @@ const (
 	maxBytes   = 1 << 20 // of a value
 )
 
-// maxText is the most that a server lets a value have.
-const maxText = 512 << 20
-
 // readText reads a text into memory of its own. The names of our fields are not copied.
 func (p *Page) readText(r *bufio.Reader, left int) (string, error) {
 	n, err := header(r, '$')
 	if err != nil {
 		return "", err
 	}
-	if n < 0 || n > maxText {
+	if n < 0 {
 		return "", fmt.Errorf("%w: a text of %d bytes", errReply, n)
 	}
 	if n <= len(codec.FieldID) {
@@ -162,27 +150,11 @@ func skip(r *bufio.Reader, n int) error {
 	return err
 }
 
-// header reads the line of a number, -1 for nothing, behind a mark. An error of the server is a refusal.
-func header(r *bufio.Reader, mark byte) (n int, err error) {
-	line, err := r.ReadSlice('\n')
-	if err != nil {
-		return 0, err
+// header reads the line of a number, -1 for nothing, behind a mark. An error of the server is a Refusal.
+func header(r *bufio.Reader, mark byte) (int, error) {
+	kind, n, _, err := readHead(r)
+	if err == nil && kind != mark {
+		err = fmt.Errorf("%w: %q where %q was asked for", errReply, kind, mark)
 	}
-	if line[0] == '-' {
-		return 0, refusal(line[1:])
-	}
-	if len(line) < len("*0\r\n") || line[0] != mark {
-		return 0, fmt.Errorf("%w: %.40q", errReply, line)
-	}
-	digits := line[1 : len(line)-len("\r\n")]
-	if string(digits) == "-1" {
-		return -1, nil
-	}
-	for _, c := range digits {
-		if c < '0' || c > '9' || n > maxText {
-			return 0, fmt.Errorf("%w: %.40q", errReply, line)
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n, nil
+	return int(n), err
 }

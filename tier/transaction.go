@@ -126,7 +126,7 @@ func (t *Transaction) replies(n int, read func(c *Conn, i int) error) (ran bool,
 			return false, err
 		}
 	}
-	_, have, _, err := t.conn.head()
+	_, have, _, err := readHead(t.conn.in)
 	switch {
 	case err != nil:
 		return false, err

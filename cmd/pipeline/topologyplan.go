@@ -95,10 +95,17 @@ Exit code 0: nothing has; 2: something has; 1: it failed, or was called wrongly;
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *tier.Client) error {
 				drifted, err := topology.Drift(ctx, client, doc.Name)
-				if err != nil || len(drifted) == 0 {
+				if err != nil {
 					return err
 				}
-				return errors.Join(a.printChanges(drifted), errDiffers)
+				if len(drifted) > 0 {
+					return errors.Join(a.printChanges(drifted), errDiffers)
+				}
+				all, err := topology.Destruction(ctx, client, doc.Name)
+				if err == nil && len(all.Changes) == 0 {
+					a.note("nothing to compare: topology %s has declared nothing here; 'pipeline topology apply %s' does", doc.Name, args[0])
+				}
+				return err
 			})
 		},
 	})

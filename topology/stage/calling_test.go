@@ -52,6 +52,9 @@ func TestWebhook(t *testing.T) {
 					return
 				}
 			}
+		case kind == "lies", kind == "short" && try == 1: // less than it says
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("x"))
 		case try > 1:
 			_, _ = fmt.Fprintf(w, "took %s", kind)
 		case kind == "slow":
@@ -59,30 +62,28 @@ func TestWebhook(t *testing.T) {
 		case kind == "busy":
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusTooManyRequests)
-		case kind == "short": // less than it says
-			w.Header().Set("Content-Length", "100")
-			_, _ = w.Write([]byte("x"))
 		default:
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
 	t.Cleanup(server.Close)
-	for _, kind := range []string{"slow", "busy", "short", "broken", "never", "elsewhere", "endless"} {
+	for _, kind := range []string{"slow", "busy", "short", "broken", "never", "elsewhere", "endless", "lies"} {
 		b.append("in", event(kind, `"`+kind+`"`))
 	}
 	log := &logged{}
 	b.run("hook", stage.Config{
-		From: b.address("in"), To: b.address("out"), Backoff: duration(time.Millisecond),
+		From: b.address("in"), To: b.address("out"), Backoff: duration(time.Millisecond), Attempts: 3,
 		Webhook: &stage.Webhook{URL: server.URL + "/t0ken?key=s3cr3t", Secret: "secret", Timeout: duration(time.Second), MaxAnswer: 1000},
 	}, stage.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	tiertest.Eventually(t, patience, func() (bool, string) {
 		got, dead := data(b.all("out")), b.letters("in", "hook")
-		return len(got) == 4 && len(dead) == 3, fmt.Sprint(got, dead)
+		return len(got) == 4 && len(dead) == 4, fmt.Sprint(got, dead)
 	})
 	require.ElementsMatch(t, []string{"slow took slow", "busy took busy", "short took short", "broken took broken"}, data(b.all("out")))
 	dead := strings.Join(b.letters("in", "hook"), "\n")
 	require.Contains(t, dead, "answered 410")
 	require.Contains(t, dead, "answered 302")
+	require.Contains(t, dead, "attempt 3 of 3: stage: webhook "+server.URL+": its answer: unexpected EOF")
 	require.Contains(t, dead, "answered more than 1000 bytes")
 	require.Contains(t, log.String(), "webhook "+server.URL, "what is tried again is told")
 	for _, secret := range []string{"t0ken", "s3cr3t"} { // what may write to a channel of a chat, as a rule

@@ -87,7 +87,7 @@ func (h *hook) handle(ctx context.Context, d *consumer.Delivery) error {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, int64(most)+1))
 	switch code := answer.StatusCode; {
 	case err != nil:
-		return err
+		return fmt.Errorf("stage: webhook %s: its answer: %w", at, err)
 	case code == 408 || code == 425 || code == 429 || code >= 500:
 		err := &HookError{at, code, string(text)}
 		if seconds, convErr := strconv.Atoi(answer.Header.Get("Retry-After")); convErr == nil && seconds > 0 {

@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 )
 
 // ingest is the endpoint of a source. What a request brings is appended as a whole, or not at all, before it is answered: 202
-// with how many there were. 400, 401, 413 and 415 are the client's fault; 429 asks to come again.
+// with how many there were. 400, 401, 408, 413 and 415 are the client's fault; 429 asks to come again.
 type ingest struct {
 	*feed
 	cfg    HTTP
@@ -94,11 +95,14 @@ func (s *ingest) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(or(s.cfg.MaxBody, 1<<20))))
 	if err != nil {
-		code := http.StatusBadRequest
-		if errors.As(err, new(*http.MaxBytesError)) {
-			code = http.StatusRequestEntityTooLarge
+		switch {
+		case errors.As(err, new(*http.MaxBytesError)):
+			answer(http.StatusRequestEntityTooLarge, "the body: %v", err)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			answer(http.StatusRequestTimeout, "the body has not ended in time")
+		default:
+			answer(http.StatusBadRequest, "the body: %v", err)
 		}
-		answer(code, "the body: %v", err)
 		return
 	}
 	ms, code, err := s.messages(r.Header.Get("Content-Type"), body)
@@ -120,6 +124,7 @@ func (s *ingest) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.metrics.handled.Add(float64(len(ms)))
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
 	_, _ = fmt.Fprintf(w, "{\"appended\":%d}\n", len(ms))
 }

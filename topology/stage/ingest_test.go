@@ -40,6 +40,7 @@ func TestIngest(t *testing.T) {
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
 		require.NoError(t, err)
+		require.Equal(t, answer.StatusCode == 202, answer.Header.Get("Content-Type") == "application/json")
 		return answer.StatusCode, string(text)
 	}
 	for _, tt := range []struct {
@@ -76,8 +77,10 @@ func TestIngest(t *testing.T) {
 		return code == 400, text
 	})
 	require.NoError(t, slow.SetReadDeadline(time.Now().Add(patience)))
-	_, err = io.ReadAll(slow)
+	text, err := io.ReadAll(slow)
 	require.NoError(t, err, "the server has closed the connection")
+	require.Contains(t, string(text), "HTTP/1.1 408 ")
+	require.Contains(t, string(text), "the body has not ended in time")
 	stop()
 	require.NoError(t, <-ended)
 	require.Equal(t, []string{`a {"k": "a"}`, `b {"k": "b"}`, `3 {"k": 3}`}, data(b.all("in")))

@@ -30,7 +30,17 @@ func TestSentinelFailover(t *testing.T) {
 			}
 			goesOn()
 			s.WaitSynced(t)
+			watched := c.Transaction()
+			_, err := watched.Open(ctx, []string{"k"}, []string{"GET", "k"})
+			require.NoError(t, err)
 			s.Failover(t)
+			tiertest.Eventually(t, soon, func() (bool, string) { return c.Nodes()[0].Addr == s.Replica.Addr(), "it stays" })
+			_, ran, err := watched.Exec(ctx, func(conn *tier.Conn) int {
+				conn.Send(tier.AppendCommand(nil, "SET", "k", "lost")) // by who is about to follow, and takes writes until then
+				return 1
+			}, func() {}, func(conn *tier.Conn, _ int) error { _, err := conn.Skip(); return err })
+			require.NoError(t, err)
+			require.False(t, ran)
 			goesOn()
 			require.Contains(t, text(t, s.Replica, "INFO", "replication"), "role:master")
 			s.WaitFollowing(t)

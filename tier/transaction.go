@@ -39,9 +39,7 @@ func (c *Client) Transaction() *Transaction { return &Transaction{client: c} }
 func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string) ([]any, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.client.closed.Load() {
-		return nil, &Error{Op: "WATCH", Key: watch[0], Class: ErrClosed, Err: errors.New("the client was closed")}
-	}
+	t.current()
 	ctx, cancel := t.client.deadline(ctx)
 	defer cancel()
 	t.key, t.seen = watch[0], len(look)
@@ -58,7 +56,11 @@ func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string
 			return nil, Wrap("WATCH", t.key, err)
 		}
 		t.conn = conn
-		t.client.dedicated.Store(t, true)
+		t.client.dedicated.Store(conn, true)
+	}
+	if t.client.closed.Load() {
+		t.drop()
+		return nil, &Error{Op: "WATCH", Key: t.key, Class: ErrClosed, Err: errors.New("the client was closed")}
 	}
 	defer t.conn.Within(ctx)()
 	if again { // what it has seen is of no use any more
@@ -82,14 +84,13 @@ func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string
 }
 
 // Exec sends the commands that write writes, so many as it returns, then does what can be done while the server works, and reads
-// their replies with read, one after another, when all have run: one that the server refused when it ran is a Refusal. Ran false without an error says that none had an
-// effect. Seen are the replies of the next look; nil when the transaction is not open any more.
-//
-// The error is that of a call, and not one of read, which ends it just so.
+// their replies with read, one after another, when all have run: one that the server refused when it ran is a Refusal, which is read's to
+// judge. Ran false without an error says that none had an effect. Seen are the replies of the next look; nil when the transaction is not
+// open any more. The error is that of a call.
 func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile func(), read func(c *Conn, i int) error) (seen []any, ran bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.conn == nil {
+	if t.current(); t.conn == nil {
 		return nil, false, nil
 	}
 	ctx, cancel := t.client.deadline(ctx)
@@ -198,17 +199,21 @@ func (t *Transaction) tire() {
 	t.drop()
 }
 
-// Close ends the connection. What is open has no effect.
-func (t *Transaction) Close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.drop()
+// current gives up a connection to a server that the client has left: after a failover the former primary may take writes for
+// seconds, which are lost when it follows the other.
+func (t *Transaction) current() {
+	if t.conn == nil {
+		return
+	}
+	if _, is := t.client.pipe.Nodes()[t.conn.addr]; !is {
+		t.drop()
+	}
 }
 
 func (t *Transaction) drop() {
 	if t.conn != nil {
 		t.conn.Close()
+		t.client.dedicated.Delete(t.conn)
 		t.conn = nil
-		t.client.dedicated.Delete(t)
 	}
 }

@@ -65,6 +65,7 @@ func (d *direct) send(ctx context.Context, s *sender, addr tier.Address, identit
 	}
 	keys := []string{addr.LogKey(), addr.ProducerKey(s.producer), tier.ScopeKey(addr.Scope)}
 	if !d.begun(s) {
+		s.tell() // it may take long
 		d.begin(ctx, s, keys, tier.StreamField(addr.Stream), identity)
 		if !d.begun(s) {
 			return nil
@@ -114,7 +115,7 @@ func (d *direct) may(ctx context.Context, keys []string) bool {
 	if d.allowed {
 		return true
 	}
-	m, err := d.client.Run(ctx, tier.Call{Script: roomScript, Keys: keys, Args: []string{"0", ""}})
+	m, err := d.client.Run(ctx, tier.Call{Script: roomScript, Keys: keys, Args: []string{"0", "", ""}})
 	if err != nil {
 		d.pause()
 		return false
@@ -150,6 +151,7 @@ type transaction struct {
 	keys    []string // log, producer, scope
 	field   string   // of the stream in the scope
 	ends    []int    // the places of the batches' receipts among the commands
+	done    bool     // of the batch that is read, something was
 	answers []answer
 }
 
@@ -158,7 +160,7 @@ func (t *transaction) write(c *tier.Conn) (commands int) {
 	entry := tier.CommandHead(1, "XADD", t.keys[0], "*", "m")
 	pack := tier.CommandHead(1, "XADD", t.keys[0], "NOMKSTREAM", "*", "b")
 	above := t.sender.above.load().String()
-	room := tier.CommandHead(2, slices.Concat([]string{"EVALSHA", roomScript.Digest(), strconv.Itoa(len(t.keys))}, t.keys)...)
+	room := tier.CommandHead(3, slices.Concat([]string{"EVALSHA", roomScript.Digest(), strconv.Itoa(len(t.keys))}, t.keys)...)
 	for _, b := range t.sender.sent {
 		if b.size == 1 {
 			for _, message := range b.messages {
@@ -166,7 +168,7 @@ func (t *transaction) write(c *tier.Conn) (commands int) {
 			}
 		}
 		for i := 0; i < len(b.packed); i += 2 {
-			c.Send(room, b.packed[i], above) // not known to the server, it leaves nothing, and the receipt is refused
+			c.Send(room, b.packed[i], above, t.field) // not known to the server, it leaves nothing, and the receipt takes the packs out
 			c.Send(pack, b.packed[i+1])
 		}
 		first := "1"
@@ -190,21 +192,29 @@ func (t *transaction) script(s *tier.Script, args ...string) []byte {
 
 // read reads the reply to the i-th command.
 func (t *transaction) read(c *tier.Conn, i int) error {
+	var refusal tier.Refusal
 	at, ends := slices.BinarySearch(t.ends, i)
 	if !ends {
 		_, err := c.Skip()
+		if errors.As(err, &refusal) { // the receipt tells what comes of it
+			return nil
+		}
+		t.done = true
 		return err
 	}
 	reply, err := c.Value()
-	var refusal tier.Refusal
-	if errors.As(err, &refusal) { // the messages are in the log, and nothing says so to who repeats them
-		t.answers[at].err = &tier.Error{Op: "append", Key: t.keys[0], Class: tier.ErrPartly, Err: refusal}
-		return nil
-	}
-	if err == nil {
+	switch {
+	case err == nil:
 		t.answers[at] = answerOf(reply)
+	case !errors.As(err, &refusal):
+		return err
+	case t.done: // messages are in the log, and nothing says so to who repeats them
+		t.answers[at].err = &tier.Error{Op: "append", Key: t.keys[0], Class: tier.ErrPartly, Err: refusal}
+	default:
+		t.answers[at].code = "again"
 	}
-	return err
+	t.done = false
+	return nil
 }
 
 // answerOf reads a reply of receipt.lua.

@@ -189,6 +189,9 @@ func TestDirectTakenOut(t *testing.T) {
 		"a foreign writer's sequences are beyond ours": func(d *direct) {
 			d.do("XSETID", d.log(), fmt.Sprintf("%d-70000", d.now().Add(time.Hour).UnixMilli()))
 		},
+		"a foreign writer is at a millisecond's last sequences": func(d *direct) {
+			d.do("XSETID", d.log(), fmt.Sprintf("%d-18446744073709551600", d.now().Add(time.Hour).UnixMilli()))
+		},
 		"the producer is not known any more": func(d *direct) {
 			d.do("DEL", d.addr().ProducerKey(d.producer()))
 		},
@@ -290,6 +293,36 @@ func TestDirectWithoutRights(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDirectRightsTakenAway: what is in the log without a receipt is not said not to be.
+func TestDirectRightsTakenAway(t *testing.T) {
+	s := tiertest.Private(t, tiertest.Valkey)
+	for _, pack := range []int{1, directPack} {
+		t.Run(strconv.Itoa(pack), func(t *testing.T) {
+			u := tiertest.NewUser(t, []*tiertest.Server{s}, "~*", "+@all")
+			d := &direct{fixture: setUpWith(t, s, tiertest.Dial(t, addressed(u.At(s))))}
+			d.w = d.writer(stream.WriterConfig{Pack: pack})
+			d.append(1)
+			d.append(100)
+			before := d.length()
+			u.Grant(t, []*tiertest.Server{s}, "-get") // which scripts ask for
+			_, err := d.w.AppendBatch(d.ctx, large(120))
+			require.NotEqual(t, before, d.length())
+			require.True(t, tier.OutcomeUnknown(err), "%v", err)
+		})
+	}
+}
+
+// TestDirectWithoutIDs: where the log takes no entry any more, a transaction takes none out.
+func TestDirectWithoutIDs(t *testing.T) {
+	eachDirect(t, tiertest.Valkey, func(t *testing.T, d *direct) {
+		d.do("XADD", d.log(), "18446744073709551615-18446744073709551615", "f", "v")
+		before := d.length()
+		_, err := d.w.AppendBatch(d.ctx, large(120))
+		require.ErrorIs(t, err, stream.ErrIDSpace)
+		require.Equal(t, before, d.length())
+	})
 }
 
 // TestDirectToAFullServer: nothing of it is written, and the caller is told.

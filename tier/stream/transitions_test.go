@@ -190,7 +190,7 @@ var transitions = map[string]transition{
 	"append":  appending(1),
 	"pack":    appending(2),
 	"receipt": inTransaction("receipt", "2", "600000", "stream:orders", "0-0", "0", "2", "2", "1").answers("[ok first 2 1]", "noted", "[noted  0 0]"),
-	"room":    inTransaction("room", "5", "0-0").answers("1", "room", "1"),
+	"room":    inTransaction("room", "5", "0-0", "stream:orders").answers("1", "room", "1"),
 	"append_if": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		w := f.keyedWriter()
 		_, err := w.Declare(f.ctx)

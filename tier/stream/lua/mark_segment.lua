@@ -57,9 +57,7 @@ call('HSET', retention, 'mark', mark)
 call('SET', archived, mark)
 if from and not below(mark, from) then call('HDEL', retention, 'from', 'to') end
 if not below(top, mark) then return {'ok', mark, 0, 0, {}} end
-if not exists then
-  call('HSET', scope, above, mark)
-  return {'ok', mark, 0, 0, {}}
-end
+if below(call('HGET', scope, above) or '0-0', mark) then call('HSET', scope, above, mark) end
+if not exists then return {'ok', mark, 0, 0, {}} end
 call('XSETID', log, mark)
 return {'ok', mark, 1, 0, {}}

@@ -31,7 +31,7 @@ local first, ms, seq
 if size == '1' then
   ms, seq = parse(call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1])
   local begin, given_ms, given_seq = seq - count + 1, parse(above)
-  if (ms > given_ms or (ms == given_ms and begin > given_seq)) and seq <= 4095 and call('XLEN', log) > count
+  if begin >= 0 and (ms > given_ms or (ms == given_ms and begin > given_seq)) and seq <= 4095 and call('XLEN', log) > count
     and ms >= 1704067200000 and ms + 2 <= 3903090455551 then
     first = string.format('%.0f-%d', ms, begin)
   end
@@ -49,10 +49,12 @@ if not first or not last or last + 1 ~= number + 0 then
       if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
       if info[i] == 'last-generated-id' then top = info[i + 1] end
     end
-    local ids = {}
-    for i, entry in ipairs(call('XREVRANGE', log, '+', '-', 'COUNT', entries)) do ids[i] = entry[1] end
-    call('XDEL', log, unpack(ids))
-    call('XSETID', log, top, 'ENTRIESADDED', added - entries, 'MAXDELETEDID', deleted)
+    if top ~= '18446744073709551615-18446744073709551615' then -- the last one: then nothing was added
+      local ids = {}
+      for i, entry in ipairs(call('XREVRANGE', log, '+', '-', 'COUNT', entries)) do ids[i] = entry[1] end
+      call('XDEL', log, unpack(ids))
+      call('XSETID', log, top, 'ENTRIESADDED', added - entries, 'MAXDELETEDID', deleted)
+    end
   end
   if state ~= '' then call('SET', producer, held, 'KEEPTTL') end
   return {'again', '', 0, 0}

@@ -8,14 +8,15 @@
 -- ARGV[1] size      of the pack, in messages; 0: only says whether the user may do what this and receipt.lua do: what a
 --                   transaction has done before them stays when they are refused
 -- ARGV[2] above     the highest address that this writer was given
+-- ARGV[3] field     of the stream in the scope
 -- Replies 1, or 0 when there is no such id, or no such right.
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
-local size, above = tonumber(ARGV[1]), ARGV[2]
+local size, above, field = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local call = redis.call
 
 if size == 0 then
   for _, cmd in ipairs({
-    {'GET', producer}, {'SET', producer, ''}, {'HSET', scope, 'top', ''}, {'TIME'}, {'EXISTS', log}, {'XLEN', log}, {'XREVRANGE', log, '+', '-'},
+    {'GET', producer}, {'SET', producer, ''}, {'HSET', scope, 'top', ''}, {'HGET', scope, 'top'}, {'TIME'}, {'EXISTS', log}, {'XLEN', log}, {'XREVRANGE', log, '+', '-'},
     {'XINFO', 'STREAM', log}, {'XDEL', log, '0-1'}, {'XSETID', log, '0-1'},
   }) do
     if not redis.acl_check_cmd(unpack(cmd)) then return 0 end
@@ -37,6 +38,7 @@ elseif state == '' then
     if m > ms or (m == ms and s > seq) then ms, seq = m, s end
   end
   pass(above)
+  pass(call('HGET', scope, 'top' .. string.sub(field, 7)) or '0-0') -- as append.lua has it: XSETID takes an id below the top, too
   local top = call('XREVRANGE', log, '+', string.format('%.0f-0', ms), 'COUNT', 1)[1]
   if top then
     pass(top[1])

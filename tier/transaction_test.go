@@ -1,0 +1,30 @@
+package tier_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// TestTransactionClosed: whoever closes the client does not wait for a transaction that is on its way, even one who is called while it is; its
+// outcome is unknown then, and none is opened again.
+func TestTransactionClosed(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Shared(t, tiertest.Valkey)
+	c, err := tier.Dial(t.Context(), s.URL(), tier.Options{})
+	require.NoError(t, err)
+	key := tier.StateKey(setUp(t, s).scope(), "x")
+	tx := c.Transaction()
+	open := func() error { _, err := tx.Open(t.Context(), []string{key}); return err }
+	require.NoError(t, open())
+	_, ran, err := tx.Exec(t.Context(), func(conn *tier.Conn) int {
+		conn.Send(tier.AppendCommand(nil, "HSET", key, "f", "v"))
+		return 1
+	}, c.Close, func(conn *tier.Conn, _ int) error { _, err := conn.Skip(); return err })
+	require.False(t, ran)
+	require.True(t, tier.OutcomeUnknown(err), "%v", err)
+	require.ErrorIs(t, open(), tier.ErrClosed)
+}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -293,6 +294,40 @@ func TestDirectWithoutRights(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDirectTells: whoever opens a transaction, which may take long, has told the callers of what is in the log.
+func TestDirectTells(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Private(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{})
+	_, err := w.Declare(f.ctx)
+	require.NoError(t, err)
+	defer f.run(w)()
+	publish := func(m codec.Message, done func(codec.ID, error)) {
+		if err := w.Publish(f.ctx, m, done); err != nil {
+			t.Error(err)
+		}
+	}
+	appends, opens := sources(t)["append"].Runs(), sources(t)["room"].Runs()
+	var told atomic.Bool
+	opened := make(chan bool, 2)
+	more := sync.OnceFunc(func() {
+		for _, m := range large(100) {
+			publish(m, nil)
+		}
+	})
+	proxy.DropRequests(1, func(cmd []string) bool {
+		switch {
+		case appends(cmd):
+			more()
+		case opens(cmd):
+			opened <- told.Load()
+		}
+		return false
+	})
+	publish(codec.Message{}, func(codec.ID, error) { told.Store(true) })
+	require.True(t, <-opened)
 }
 
 // TestDirectRightsTakenAway: what is in the log without a receipt is not said not to be.

@@ -82,7 +82,7 @@ func (r *run) renewNow(entries []codec.EntryID) error {
 	n := 0
 	r.desk.ask(func(t *tracker) { n = t.vanished(gone) })
 	r.metrics.lost[lostGone].Add(float64(n))
-	r.log.warn("entries are not pending any more while they are handled: they were trimmed, or settled by another program",
+	r.log.Warn("entries are not pending any more while they are handled: they were trimmed, or settled by another program",
 		slog.Int("entries", n), slog.String("first", gone[0].String()))
 	return nil
 }

@@ -93,7 +93,7 @@ func (r *run) worthWaiting(name string, err error) bool {
 		r.fail(err)
 		return false
 	}
-	r.log.warn("call failed, it is tried again", slog.String("call", name), slog.Any("err", err))
+	r.log.Warn("call failed, it is tried again", slog.String("call", name), slog.Any("err", err))
 	return true
 }
 
@@ -141,10 +141,10 @@ func (r *run) rebuild() error {
 	r.metrics.rebuilds[was.How].Inc()
 	switch was.How { // changes of state: each is told
 	case tier.Resumed:
-		r.log.log.Warn("the server had lost the group; it goes on after what was settled at the last checkpoint: what was settled since comes again",
+		r.log.Log.Warn("the server had lost the group; it goes on after what was settled at the last checkpoint: what was settled since comes again",
 			slog.String("after", was.After.String()))
 	case tier.Restarted:
-		r.log.log.Warn("the server had lost the stream; the group begins with what was written since", slog.String("after", was.After.String()))
+		r.log.Log.Warn("the server had lost the stream; the group begins with what was written since", slog.String("after", was.After.String()))
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (r *run) reconcile(held []tier.Held) (unknown []tier.Held) {
 	lost, unknown := r.desk.reconcile(held)
 	if len(lost) > 0 {
 		r.metrics.lost[lostLease].Add(float64(len(lost)))
-		r.log.warn("leases lost: this consumer was silent for longer than the lease, or what it handles was reset, or lost by the server",
+		r.log.Warn("leases lost: this consumer was silent for longer than the lease, or what it handles was reset, or lost by the server",
 			slog.Int("entries", len(lost)), slog.String("first", lost[0].entry.String()), slog.Duration("lease", r.lease))
 	}
 	return unknown

@@ -36,7 +36,7 @@ func (r *run) cancel(entries map[codec.EntryID]string) {
 		for _, h := range open {
 			h.end(&CancelledError{Reason: reason})
 		}
-		r.log.log.Info("cancelled", slog.String("entry", e.String()), slog.Int("messages", len(open)))
+		r.log.Log.Info("cancelled", slog.String("entry", e.String()), slog.Int("messages", len(open)))
 	}
 }
 
@@ -52,10 +52,10 @@ func (r *run) listenLoop(c canceller) {
 		case r.calls.Err() != nil:
 			return
 		case errors.Is(err, tier.ErrPermission):
-			r.log.log.Warn("the user may not hear what is cancelled at once: handlers learn it with the next renewal", slog.Any("err", err))
+			r.log.Log.Warn("the user may not hear what is cancelled at once: handlers learn it with the next renewal", slog.Any("err", err))
 			return
 		case err != nil:
-			r.log.warn("hearing what is cancelled failed, it is tried again: renewals tell it meanwhile", slog.Any("err", err))
+			r.log.Warn("hearing what is cancelled failed, it is tried again: renewals tell it meanwhile", slog.Any("err", err))
 		}
 		if heard.Swap(false) {
 			try = 1

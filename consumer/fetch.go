@@ -176,7 +176,7 @@ func (f *fetcher) noticeRewind(leased []tier.Leased) {
 	if first := leased[0].Entry; first.Compare(f.newest) <= 0 {
 		f.metrics.rewinds.Inc()
 		f.uncertain.Store(true)
-		f.log.warn("the group went back: it was reset, or the server lost its newest data; what was handled since comes again",
+		f.log.Warn("the group went back: it was reset, or the server lost its newest data; what was handled since comes again",
 			slog.String("from", first.String()), slog.String("newest", f.newest.String()))
 	}
 	f.newest = leased[len(leased)-1].Entry

@@ -136,10 +136,10 @@ func (f *fetcher) pause(paused bool) {
 	}
 	if f.paused = paused; paused {
 		f.metrics.paused.Set(1)
-		f.log.log.Info("paused: nothing is fetched until it is resumed")
+		f.log.Log.Info("paused: nothing is fetched until it is resumed")
 	} else {
 		f.metrics.paused.Set(0)
-		f.log.log.Info("resumed")
+		f.log.Log.Info("resumed")
 	}
 }
 
@@ -161,6 +161,6 @@ func (f *fetcher) brought(taken tier.Taken, now time.Time) {
 	})
 	if n := len(taken.Lost); n > 0 {
 		f.metrics.lost[lostRetention].Add(float64(n))
-		f.log.error("entries were trimmed before anybody had handled them", "entries", n, "first", taken.Lost[0].String())
+		f.log.Error("entries were trimmed before anybody had handled them", "entries", n, "first", taken.Lost[0].String())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sourcegraph/conc"
 
+	"github.com/echomq/pipeline/internal/throttle"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -64,7 +65,7 @@ func (p *Partitioned) Run(ctx context.Context) error {
 	addr := p.cursor.Address()
 	c := &coordinator{
 		Partitioned: p, member: member, owned: map[int]*owned{}, ended: make(chan *owned),
-		log: newThrottle(p.cfg.Logger.With(Origin{Scope: addr.Scope, Stream: addr.Stream, Cursor: p.cursor.Name()}.attributes(member)...)),
+		log: throttle.New(p.cfg.Logger.With(Origin{Scope: addr.Scope, Stream: addr.Stream, Cursor: p.cursor.Name()}.attributes(member)...)),
 	}
 	return c.run(ctx)
 }
@@ -73,7 +74,7 @@ func (p *Partitioned) Run(ctx context.Context) error {
 type coordinator struct {
 	*Partitioned
 	member string
-	log    *throttle
+	log    *throttle.Logger
 	owned  map[int]*owned
 	ended  chan *owned
 	all    conc.WaitGroup
@@ -119,7 +120,7 @@ func (c *coordinator) attend(ctx context.Context) ([]int, error) {
 	there, n, err := c.cursor.Attend(ctx, c.member)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.log.warn("partitions cannot be shared out, everybody keeps what it has", slog.Any("err", err))
+			c.log.Warn("partitions cannot be shared out, everybody keeps what it has", slog.Any("err", err))
 		}
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (f *fetcher) recover(fetched []tier.Leased) bool {
 				return err
 			}
 			f.metrics.released[releasedStranded].Add(float64(len(stranded)))
-			f.log.warn("entries were given to this consumer by a call whose reply was lost; they are released",
+			f.log.Warn("entries were given to this consumer by a call whose reply was lost; they are released",
 				slog.Int("entries", len(stranded)))
 			f.desk.change(func(t *tracker) {
 				for _, h := range stranded {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sourcegraph/conc"
+
+	"github.com/echomq/pipeline/internal/throttle"
 )
 
 // run is one run of a consumer: what its loops share.
@@ -31,7 +33,7 @@ type run struct {
 	idleWait  time.Duration
 	began     time.Time
 	metrics   *metrics
-	log       *throttle
+	log       *throttle.Logger
 	desk      *desk
 
 	// calls is the context of all calls to the server. It outlives Run's, and ends when the stop may take no longer.
@@ -66,7 +68,7 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 	r := &run{
 		cfg: c.cfg, handler: c.handler, batch: c.batch, member: member, lease: member.Lease(), began: time.Now(),
 		metrics: newMetrics(c.cfg.Registerer, origin),
-		log:     newThrottle(log),
+		log:     throttle.New(log),
 	}
 	_, r.exclusive = member.(interface{ Owns() bool })
 	r.idleWait = idleWait
@@ -90,7 +92,7 @@ func (r *run) fail(err error) {
 	r.failure.Lock()
 	if r.failure.fatal == nil {
 		r.failure.fatal = err
-		r.log.error("consumer stops: the server refused a call for good", slog.Any("err", err))
+		r.log.Error("consumer stops: the server refused a call for good", slog.Any("err", err))
 	}
 	r.failure.Unlock()
 	r.stopFetching()

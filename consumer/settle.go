@@ -162,7 +162,7 @@ func (s *settler) commitBatch(batch []*flight) bool {
 		case refusesCommit(err):
 			refused = true
 			s.metrics.commitFailures.Add(float64(len(batch)))
-			s.log.error("the server refuses to write outputs, to park messages, or dead letters; they stay pending", slog.Any("err", err))
+			s.log.Error("the server refuses to write outputs, to park messages, or dead letters; they stay pending", slog.Any("err", err))
 			return nil
 		}
 		return err
@@ -186,7 +186,7 @@ func (s *settler) committed(batch []*flight, list []tier.Ending) {
 				continue
 			}
 			s.metrics.dead[m.death.cause].Inc()
-			s.log.error("a message went to the dead letters",
+			s.log.Error("a message went to the dead letters",
 				slog.String("entry", m.Position.String()), slog.Int("attempts", m.Attempt), slog.String("reason", m.death.reason))
 		}
 		s.metrics.parked.Add(float64(len(list[i].Open)))

@@ -34,7 +34,7 @@ func (r *run) untilStopped(ctx context.Context) error {
 	if c, ok := r.member.(canceller); ok {
 		r.loops.Go(func() { r.listenLoop(c) }) // the others can do without it
 	}
-	r.log.log.Info("consumer started", slog.Duration("lease", r.lease))
+	r.log.Log.Info("consumer started", slog.Duration("lease", r.lease))
 
 	<-r.fetching.Done()
 	since := time.Now()
@@ -58,7 +58,7 @@ func (r *run) untilStopped(ctx context.Context) error {
 	if len(stuck) > 0 {
 		err = errors.Join(err, &StuckError{Messages: stuck, Waited: time.Since(since).Round(time.Millisecond)})
 	}
-	r.log.log.Info("consumer stopped", slog.Duration("took", time.Since(since)), slog.Any("err", err))
+	r.log.Log.Info("consumer stopped", slog.Duration("took", time.Since(since)), slog.Any("err", err))
 	return err
 }
 
@@ -126,6 +126,6 @@ func (r *run) leave() {
 	ctx, cancel := context.WithTimeout(r.desk.t.values, flushTime)
 	defer cancel()
 	if err := errors.Join(r.member.Checkpoint(ctx), r.member.Leave(ctx)); err != nil {
-		r.log.warn("consumer not signed off, others will do it", slog.Any("err", err))
+		r.log.Warn("consumer not signed off, others will do it", slog.Any("err", err))
 	}
 }

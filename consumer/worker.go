@@ -74,13 +74,13 @@ func (r *run) unsuccessful(m *message, o outcome, err error) {
 	attrs := []any{slog.String("entry", m.Position.String()), slog.Int("attempt", m.Attempt), slog.Any("err", err)}
 	switch o {
 	case outcomePanic:
-		r.log.error("handler panicked, the message comes again", attrs...)
+		r.log.Error("handler panicked, the message comes again", attrs...)
 	case outcomeError:
-		r.log.warn("handler failed, the message comes again", attrs...)
+		r.log.Warn("handler failed, the message comes again", attrs...)
 	case outcomeSnoozed:
 	case outcomeInterrupted:
-		r.log.warn("handler interrupted by the stop, the message is handed back", attrs...)
+		r.log.Warn("handler interrupted by the stop, the message is handed back", attrs...)
 	case outcomeLost:
-		r.log.warn("handler ended after its lease was lost, the message is another's", attrs...)
+		r.log.Warn("handler ended after its lease was lost, the message is another's", attrs...)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,17 +23,32 @@ func (a *app) logger() *slog.Logger {
 //	pipeline: warning: what happened (entry 1795957200000-0, attempt 1): the error
 //
 // Scope, stream, group and consumer, which loggers carry along, are left out: they
-// stand on the command line.
-type logLines struct{ app *app }
+// stand on the command line. Of a topology, which has many, the part is named.
+type logLines struct {
+	app  *app
+	part string
+}
 
 func (l *logLines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
 
 func (l *logLines) WithGroup(string) slog.Handler { return l }
 
-func (l *logLines) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *logLines) WithAttrs(attrs []slog.Attr) slog.Handler {
+	of := *l
+	for _, a := range attrs {
+		switch a.Key {
+		case "source", "stage", "projection", "sink":
+			of.part = cmp.Or(of.part, a.Key+" "+a.Value.String())
+		}
+	}
+	return &of
+}
 
 func (l *logLines) Handle(_ context.Context, r slog.Record) error {
 	var details []string
+	if l.part != "" {
+		details = append(details, l.part)
+	}
 	cause, told := "", false
 	var failure error
 	add := func(attr slog.Attr) bool {

@@ -36,9 +36,10 @@ sinks: {printed: {from: NAME/out, stdout: {format: lines}}}
 	}
 	own := tiertest.Scope(t)
 	topology(own)
-	r := p.given("{\"n\":1}\n{\"n\":2}\nno json\n\n{\"n\": 3}").ok("topology", "run", "pipe.yaml", "--drain")
+	r := p.given("{\"n\":1}\n{\"n\":2}\nno json\n\n{\"n\":\"x\"}\n{\"n\": 3}").ok("topology", "run", "pipe.yaml", "--drain")
 	require.Equal(t, "{\"n\":2}\n{\"n\": 3}\n", r.out)
-	require.Contains(t, r.errOut, "record passed over")
+	require.Contains(t, r.errOut, "record passed over (source typed, ")
+	require.Contains(t, r.errOut, "message given up, it goes to the dead letters (stage large, entry ")
 	require.Contains(t, p.ok("range", own+"/out").lines()[0], `"key":"k2"`)
 
 	topology(tiertest.Scope(t))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/internal/throttle"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -144,6 +145,7 @@ func (p *Projection) Run(ctx context.Context) error {
 	close(p.ready)
 	r := &run{Projection: p, owner: owner, log: p.cfg.Logger.With(
 		slog.String("stream", p.cursor.Address().String()), slog.String("projection", p.cursor.Name()), slog.String("consumer", owner.Name()))}
+	r.often = throttle.New(r.log)
 	var endCalls, endBeat context.CancelFunc
 	r.calls, endCalls = context.WithCancel(context.WithoutCancel(ctx))
 	defer endCalls()

@@ -12,6 +12,7 @@ import (
 	"github.com/sourcegraph/conc"
 
 	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/internal/throttle"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/stream"
 )
@@ -31,7 +32,8 @@ type run struct {
 	*Projection
 	owner *stream.Owner
 	log   *slog.Logger
-	calls context.Context // of all calls; it outlives Run's
+	often *throttle.Logger // of what may be said of every message
+	calls context.Context  // of all calls; it outlives Run's
 
 	fenced atomic.Bool // a beat was refused
 	begun  bool        // under this ownership
@@ -248,7 +250,7 @@ func (r *run) retry(ctx context.Context, at place, err error) {
 func (r *run) giveUp(at place, err error) {
 	e := &r.entries[at.entry]
 	e.giveUp(at.message, err.Error())
-	r.log.Error("message given up, it goes to the dead letters", slog.String("entry", e.Records[at.message].Position.String()),
+	r.often.Error("message given up, it goes to the dead letters", slog.String("entry", e.Records[at.message].Position.String()),
 		slog.Int("attempt", e.attempt(at.message)), slog.Any("err", err))
 }
 

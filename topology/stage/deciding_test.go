@@ -2,9 +2,11 @@ package stage_test
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,9 +53,11 @@ func TestDecide(t *testing.T) {
 	cfg := accounts(b.scope)
 	b.append("in", command("deposit", "ann", 5), command("withdraw", "ann", 3), command("withdraw", "ann", 3), command("withdraw", "bob", 1),
 		command("deposit", "ann", `"much"`), command("deposit", "", 1), codec.Message{Type: stage.WatermarkType})
-	stop := b.run("accounts", cfg, stage.Options{})
+	log := &logged{}
+	stop := b.run("accounts", cfg, stage.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	b.settled("in", "accounts")
 	stop()
+	require.Equal(t, 1, strings.Count(log.String(), "given up"), "commands may be refused as often as not: %s", log)
 	want := []string{
 		`ann opened {"cents":0}`, `ann received {"cents":5}`, `ann sent {"cents":3}`, `emq.watermark emq.watermark `,
 	}

@@ -1,4 +1,4 @@
-package consumer
+package throttle
 
 import (
 	"bytes"
@@ -15,14 +15,14 @@ import (
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		th := newThrottle(slog.New(slog.NewTextHandler(&out, nil)))
+		th := New(slog.New(slog.NewTextHandler(&out, nil)))
 		for range 1000 {
-			th.warn("call failed", slog.Any("err", errors.New("no route")))
+			th.Warn("call failed", slog.Any("err", errors.New("no route")))
 		}
-		th.warn("something else")
+		th.Warn("something else")
 		require.Equal(t, 2, strings.Count(out.String(), "\n"))
 		time.Sleep(logEvery)
-		th.warn("call failed", slog.Any("err", errors.New("no route")))
+		th.Warn("call failed", slog.Any("err", errors.New("no route")))
 		require.Contains(t, out.String(), "held_back=999")
 		require.Equal(t, 3, strings.Count(out.String(), "\n"))
 	})

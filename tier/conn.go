@@ -16,7 +16,6 @@ import (
 // the owner wants; of what this package promises of calls nothing holds there. It is for one goroutine that writes and one
 // that reads.
 type Conn struct {
-	addr string // as Client.Nodes has it
 	conn net.Conn
 	in   *bufio.Reader
 	out  *bufio.Writer
@@ -36,9 +35,7 @@ func (c *Client) Conn(ctx context.Context, key string, buffer int) (*Conn, error
 	for _, n := range c.Nodes() {
 		var conn net.Conn
 		if conn, err = c.connectTo(ctx, n.Addr, key); err == nil {
-			made := NewConn(conn, buffer)
-			made.addr = n.Addr
-			return made, nil
+			return NewConn(conn, buffer), nil
 		}
 	}
 	return nil, fmt.Errorf("tier: connection for %s: %w", key, err)
@@ -46,7 +43,7 @@ func (c *Client) Conn(ctx context.Context, key string, buffer int) (*Conn, error
 
 // NewConn speaks over a connection that is there.
 func NewConn(conn net.Conn, buffer int) *Conn {
-	return &Conn{conn: conn, in: bufio.NewReaderSize(conn, buffer), out: bufio.NewWriterSize(conn, connOut)}
+	return &Conn{conn, bufio.NewReaderSize(conn, buffer), bufio.NewWriterSize(conn, connOut)}
 }
 
 // connectTo connects to one server, and asks it for the key: one of a cluster that does not serve it says so.

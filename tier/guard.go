@@ -21,6 +21,7 @@ type Guard struct {
 
 	mu     sync.Mutex
 	conn   rueidis.DedicatedClient // nil: none yet, or the last one failed; else it has a transaction open
+	at     string                  // the client's primary when it was made
 	held   string                  // what the field held when that was opened
 	closed bool                    // or of no use: the user may not watch
 }
@@ -60,10 +61,11 @@ func (g *Guard) Do(ctx context.Context, value string, cmd rueidis.Completed) (m 
 // the value. A command goes out only once the server has said that the transaction is open: refused a MULTI, it would run
 // whatever follows at once.
 func (g *Guard) open(ctx context.Context, value string) (bool, error) {
-	if g.conn != nil && g.held != value {
+	if g.conn != nil && (g.held != value || g.at != primary(g.client.block)) {
 		g.drop()
 	}
 	if g.conn == nil {
+		g.at = primary(g.client.block)
 		g.conn, _ = g.client.block.Dedicate()
 		g.client.dedicated.Store(g, true)
 		if err := g.opened(g.conn.DoMulti(ctx, g.begin()...)); err != nil {

@@ -26,6 +26,19 @@ func (c *Client) Nodes() []Node {
 	return nodes
 }
 
+// primary is the address of the one server that a client calls; "" of a cluster, whose servers refuse what is another's.
+// Sentinels change it. The one before takes writes for seconds more, which are lost when it follows the other: who has a
+// connection of its own there gives it up.
+func primary(c rueidis.Client) (addr string) {
+	nodes := c.Nodes()
+	if len(nodes) > 1 {
+		return ""
+	}
+	for addr = range nodes {
+	}
+	return addr
+}
+
 // DialNodes connects to each server that a URL names, by itself and past the version fence: for questions about no key, when
 // Dial fails and somebody asks why. Servers that let nobody in are left out, and so are all of a URL of sentinels. The caller
 // calls closeAll. Errors: ErrURL, and that of ctx.

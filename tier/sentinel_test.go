@@ -3,6 +3,7 @@ package tier_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -30,17 +31,33 @@ func TestSentinelFailover(t *testing.T) {
 			}
 			goesOn()
 			s.WaitSynced(t)
-			watched := c.Transaction()
+			watched, guard := c.Transaction(), c.Guard("h", "f")
+			defer guard.Close()
 			_, err := watched.Open(ctx, []string{"k"}, []string{"GET", "k"})
 			require.NoError(t, err)
+			_, err = c.Do(ctx, "h", c.B().Arbitrary("HSET").Keys("h").Args("f", "v").Build())
+			require.NoError(t, err)
+			_, ran, err := guard.Do(ctx, "v", set(c, "k2"))
+			require.NoError(t, err)
+			require.True(t, ran)
+			s.WaitSynced(t)
 			s.Failover(t)
-			tiertest.Eventually(t, soon, func() (bool, string) { return c.Nodes()[0].Addr == s.Replica.Addr(), "it stays" })
-			_, ran, err := watched.Exec(ctx, func(conn *tier.Conn) int {
+			_, port, _ := net.SplitHostPort(s.Replica.Addr())
+			tiertest.Eventually(t, soon, func() (bool, string) { // for calls, and for reads that wait
+				m, err := c.Wait(ctx, "k", time.Second, c.B().Arbitrary("INFO", "server").Blocking())
+				info, _ := m.ToString()
+				return c.Nodes()[0].Addr == s.Replica.Addr() && strings.Contains(info, "tcp_port:"+port), fmt.Sprint(err)
+			})
+			_, ran, err = watched.Exec(ctx, func(conn *tier.Conn) int {
 				conn.Send(tier.AppendCommand(nil, "SET", "k", "lost")) // by who is about to follow, and takes writes until then
 				return 1
 			}, func() {}, func(conn *tier.Conn, _ int) error { _, err := conn.Skip(); return err })
 			require.NoError(t, err)
 			require.False(t, ran)
+			_, ran, err = guard.Do(ctx, "v", set(c, "there"))
+			require.NoError(t, err)
+			require.True(t, ran)
+			require.Equal(t, "1", text(t, s.Replica, "EXISTS", "there"))
 			goesOn()
 			require.Contains(t, text(t, s.Replica, "INFO", "replication"), "role:master")
 			s.WaitFollowing(t)

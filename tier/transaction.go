@@ -18,7 +18,8 @@ type Transaction struct {
 	client *Client
 
 	mu   sync.Mutex
-	conn *Conn // nil: not open
+	conn *Conn  // nil: not open
+	at   string // the client's primary when it was made
 	key  string
 	look []byte // what opens it, encoded
 	seen int    // how many replies that has
@@ -51,6 +52,7 @@ func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string
 	}
 	t.look = AppendCommand(t.look, "MULTI")
 	if !again {
+		t.at = primary(t.client.pipe)
 		conn, err := t.client.Conn(ctx, t.key, transactionReplies)
 		if err != nil {
 			return nil, Wrap("WATCH", t.key, err)
@@ -199,13 +201,9 @@ func (t *Transaction) tire() {
 	t.drop()
 }
 
-// current gives up a connection to a server that the client has left: after a failover the former primary may take writes for
-// seconds, which are lost when it follows the other.
+// current gives up a connection to a server that the client has left.
 func (t *Transaction) current() {
-	if t.conn == nil {
-		return
-	}
-	if _, is := t.client.pipe.Nodes()[t.conn.addr]; !is {
+	if t.conn != nil && t.at != primary(t.client.pipe) {
 		t.drop()
 	}
 }

@@ -71,7 +71,7 @@ type Retention struct {
 	// MaxLength is how many entries stay, the newest.
 	MaxLength int64 `yaml:"max_length,omitempty"`
 	// MaxBytes is how much of the server's memory the stream may take: 1GiB.
-	MaxBytes Size `yaml:"max_bytes,omitempty"`
+	MaxBytes stage.Size `yaml:"max_bytes,omitempty"`
 	// Settled lets all go that everybody is through with.
 	Settled bool `yaml:"settled,omitempty"`
 	// Exact takes the last entry that may go, where up to a hundred more stay without it.
@@ -84,7 +84,7 @@ type Retention struct {
 	// credentials: the process that archives has its own.
 	Archive string `yaml:"archive,omitempty"`
 	// SegmentBytes is how much of the server's memory the entries of a segment take, about. Default 64MiB.
-	SegmentBytes Size `yaml:"segment_bytes,omitempty"`
+	SegmentBytes stage.Size `yaml:"segment_bytes,omitempty"`
 	// SegmentAge is how old the oldest entry gets before a small segment is made. Default 1h.
 	SegmentAge stage.Duration `yaml:"segment_age,omitempty"`
 	// ArchiveAge is how long the archive keeps a segment. Default: for ever.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomq/pipeline/topology"
+	"github.com/echomq/pipeline/topology/stage"
 )
 
 // files are what a document is read from, and variables its environment.
@@ -69,7 +70,7 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, err)
 	raw := doc.Scopes["quakes"].Streams["raw"]
 	require.Equal(t, "QKE", raw.Brand)
-	require.Equal(t, topology.Size(1<<30), raw.Retention.MaxBytes)
+	require.Equal(t, stage.Size(1<<30), raw.Retention.MaxBytes)
 	require.Equal(t, 30*24*time.Hour, time.Duration(raw.Retention.MaxAge))
 	require.Equal(t, "new", raw.Groups["alerts"].Start)
 	require.Len(t, doc.Scopes["quakes"].Streams, 4)
@@ -78,6 +79,10 @@ func TestLoad(t *testing.T) {
 	require.Equal(t, "filter", new(doc.Stages["strong"]).Verb())
 	require.True(t, doc.Stages["sums"].Window.Values["n"].Count)
 	require.NoError(t, doc.Check(), "as one that is made in Go")
+
+	doc, err = files{"doc.yaml": "topology: t\nscopes: {s: {streams: {a: {external: true}}}}\nstages: {h: {from: s/a, webhook: {url: 'https://example.org', max_answer: 4KiB}}}\n"}.load(nil)
+	require.NoError(t, err)
+	require.Equal(t, stage.Size(4096), doc.Stages["h"].Webhook.MaxAnswer)
 }
 
 // TestInclude: files are read as one, from the directory of who includes them; what is declared twice is named with both places.

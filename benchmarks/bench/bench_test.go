@@ -213,7 +213,7 @@ func TestGrowthChart(t *testing.T) {
 		{Work: "c-x", Axis: "c", At: 1, Growth: 1},
 	})
 	require.True(t, strings.HasPrefix(got, "<svg ") && strings.HasSuffix(got, "</svg>\n"))
-	require.Contains(t, got, `d="M44.0 129.0 254.0 96.5 464.0 64.0"`)
+	require.Contains(t, got, `d="M44.0 141.0 254.0 108.5 464.0 76.0"`)
 	require.Contains(t, got, ">a-x 4.00 us, × 2.00<")
 	require.Contains(t, got, "a &amp; b")
 	require.Contains(t, got, ">1,000<")

@@ -12,11 +12,11 @@ import (
 func GrowthChart(points []Point) string {
 	const (
 		left, wide, right = 44.0, 420.0, 230.0
-		top, high, gap    = 64.0, 130.0, 62.0
+		top, high, gap    = 76.0, 130.0, 62.0
 		width             = left + wide + right
 	)
 	axes := byAxis(points)
-	height := top + float64(len(axes))*(high+gap)
+	height := top + float64(len(axes))*(high+gap) - gap/2
 	var b strings.Builder
 	title := "The server's CPU time for a message, over that at the least size"
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img"><title>%s</title>`+"\n%s\n", width, height, width, height, title, growthStyle)

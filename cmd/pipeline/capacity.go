@@ -52,7 +52,7 @@ measures.`,
 }
 
 func capacityText(e *capacity.Estimate) string {
-	bytes := func(f float64) string { return show.Bytes(int64(min(f, math.MaxInt64/2))) }
+	bytes := func(f float64) string { return show.Bytes(int64(min(math.Round(f), math.MaxInt64/2))) }
 	return show.Table([][]string{
 		{"a message, encoded", ">" + show.Bytes(int64(e.Encoded))},
 		{"a message, in memory", bytes(e.PerMessage)},

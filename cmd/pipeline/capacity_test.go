@@ -20,6 +20,7 @@ func TestCapacity(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(document), "```text\n"+r.out+"```\n")
 	require.Empty(t, r.errOut)
+	require.Regexp(t, `in memory +102 B\n`, p.ok("capacity", "--size", "50", "--output", "text").out, "rounded, as in the table of the document")
 
 	var plain, packed capacity.Estimate
 	require.NoError(t, json.Unmarshal([]byte(p.ok(args...).out), &plain))

@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 		{"a hook with a password", stage.Config{From: "q/raw", Webhook: &stage.Webhook{URL: "https://a:b@example.org"}}, []string{"webhook.url: has a password"}},
 		{"a child", stage.Config{From: "q/raw", Exec: &stage.Exec{Command: []string{"cat"}}}, nil},
 		{"a wrong child", stage.Config{From: "q/raw", Exec: &stage.Exec{Env: map[string]string{"A=B": ""}, Timeout: stage.Duration(7.2e12), InFlight: 2000, MaxLine: 1}}, []string{
-			"exec.command: missing", `exec.env: "A=B" is no name`, "exec.timeout: 2h: want 1ms to 1h", "exec.in_flight: 2000: want 1 to 1024", "exec.max_line: 1: want 1024",
+			"exec.command: missing", `exec.env: "A=B" is no name`, "exec.timeout: 2h: want 1ms to 1h", "exec.in_flight: 2000: want 1 to 1024", "exec.max_line: 1: want 1KiB to 16MiB",
 		}},
 	}
 	for _, tt := range tests {

@@ -118,7 +118,7 @@ func (s *supervisor) begin() (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Go(func() { c.serve(stdout, or(s.cfg.MaxLine, 1<<20)) })
+	s.Go(func() { c.serve(stdout, int(or(s.cfg.MaxLine, 1<<20))) })
 	return c, nil
 }
 

@@ -162,8 +162,8 @@ type Exec struct {
 	Timeout Duration `yaml:"timeout,omitempty"`
 	// InFlight is how many messages the child may hold. Default 16, at most 1024.
 	InFlight int `yaml:"in_flight,omitempty"`
-	// MaxLine is how long a line of the child may be, in bytes. Default 1 MiB, at most 16 MiB.
-	MaxLine int `yaml:"max_line,omitempty"`
+	// MaxLine is how long a line of the child may be. Default 1 MiB, at most 16 MiB.
+	MaxLine Size `yaml:"max_line,omitempty"`
 }
 
 // Webhook posts each message to a URL. What it answers becomes the data of a message to To, if there is one.
@@ -180,8 +180,8 @@ type Webhook struct {
 	Timeout Duration `yaml:"timeout,omitempty"`
 	// InFlight is how many requests are under way at most. Default 8, at most 256.
 	InFlight int `yaml:"in_flight,omitempty"`
-	// MaxAnswer is how much of an answer is read, in bytes. Default 64 KiB, at most 1 MiB.
-	MaxAnswer int `yaml:"max_answer,omitempty"`
+	// MaxAnswer is how much of an answer is read. Default 64 KiB, at most 1 MiB.
+	MaxAnswer Size `yaml:"max_answer,omitempty"`
 }
 
 // Job enqueues a job for each message: once, whatever is repeated, for as long as Unique.

@@ -83,7 +83,7 @@ func (h *hook) handle(ctx context.Context, d *consumer.Delivery) error {
 		return err
 	}
 	defer answer.Body.Close()
-	most := or(h.cfg.MaxAnswer, 64<<10)
+	most := int(or(h.cfg.MaxAnswer, 64<<10))
 	text, err := io.ReadAll(io.LimitReader(answer.Body, int64(most)+1))
 	switch code := answer.StatusCode; {
 	case err != nil:

@@ -70,7 +70,7 @@ func (f finder) say(format string, args ...any) {
 }
 
 // within asks for a number between two bounds, where it is given.
-func within[T int | Duration](f finder, v, least, most T) {
+func within[T int | Duration | Size](f finder, v, least, most T) {
 	if v != 0 && (v < least || v > most) {
 		f.say("%v: want %v to %v", v, least, most)
 	}

@@ -42,8 +42,8 @@ type HTTP struct {
 	Path string `yaml:"path,omitempty"`
 	// Token is asked for as a bearer token. Needed when public.
 	Token string `yaml:"token,omitempty"`
-	// MaxBody is how large a body may be, in bytes. Default 1 MiB, at most 8 MiB.
-	MaxBody int `yaml:"max_body,omitempty"`
+	// MaxBody is how large a body may be. Default 1 MiB, at most 8 MiB.
+	MaxBody Size `yaml:"max_body,omitempty"`
 	// Timeout is how long a request may take to send its body. Default 10s.
 	Timeout Duration `yaml:"timeout,omitempty"`
 	// InFlight is how many requests are taken at the same time; more are told 429. Default 64, at most 4096.

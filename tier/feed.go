@@ -23,6 +23,7 @@ type Feed struct {
 
 	mu     sync.Mutex
 	node   int      // which of the deployment's is asked
+	at     string   // the client's primary when it was
 	conn   net.Conn // nil: none yet, or the last one failed
 	in     *bufio.Reader
 	out    []byte
@@ -124,6 +125,9 @@ func (f *Feed) begin(ctx context.Context) bool {
 	if f.busy || f.closed || f.client.closed.Load() {
 		return false
 	}
+	if f.conn != nil && f.at != primary(f.client.pipe) {
+		f.drop()
+	}
 	f.busy = f.conn != nil || f.connect(ctx)
 	return f.busy
 }
@@ -160,6 +164,7 @@ func (f *Feed) connect(ctx context.Context) bool {
 		conn.Close()
 		return false
 	}
+	f.at = primary(f.client.pipe)
 	f.conn, f.in = conn, bufio.NewReaderSize(conn, feedBuffer)
 	f.client.dedicated.Store(f, true)
 	return true

@@ -40,6 +40,16 @@ func TestSentinelFailover(t *testing.T) {
 			_, ran, err := guard.Do(ctx, "v", set(c, "k2"))
 			require.NoError(t, err)
 			require.True(t, ran)
+			feed := c.Feed("log")
+			defer feed.Close()
+			entries := func(want int) {
+				var page tier.Page
+				_, err := c.Do(ctx, "log", c.B().Arbitrary("XADD").Keys("log").Args("*", "f", "v").Build())
+				require.NoError(t, err)
+				require.NoError(t, feed.Range(ctx, &page, "-", "+", 10))
+				require.Len(t, page.Entries, want)
+			}
+			entries(1)
 			s.WaitSynced(t)
 			s.Failover(t)
 			_, port, _ := net.SplitHostPort(s.Replica.Addr())
@@ -58,6 +68,7 @@ func TestSentinelFailover(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ran)
 			require.Equal(t, "1", text(t, s.Replica, "EXISTS", "there"))
+			entries(2)
 			goesOn()
 			require.Contains(t, text(t, s.Replica, "INFO", "replication"), "role:master")
 			s.WaitFollowing(t)

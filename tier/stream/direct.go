@@ -192,17 +192,17 @@ func (t *transaction) script(s *tier.Script, args ...string) []byte {
 
 // read reads the reply to the i-th command.
 func (t *transaction) read(c *tier.Conn, i int) error {
-	var refusal tier.Refusal
 	at, ends := slices.BinarySearch(t.ends, i)
 	if !ends {
 		_, err := c.Skip()
-		if errors.As(err, &refusal) { // the receipt tells what comes of it
+		t.done = t.done || err == nil
+		if err != nil && errors.As(err, new(tier.Refusal)) { // the receipt tells what comes of it
 			return nil
 		}
-		t.done = true
 		return err
 	}
 	reply, err := c.Value()
+	var refusal tier.Refusal
 	switch {
 	case err == nil:
 		t.answers[at] = answerOf(reply)

@@ -55,7 +55,12 @@ const (
 	fileAppend  = 105 // XADD
 	fileRead    = 220 // XCLAIM, which stands for what a group was given
 	fileAck     = 28  // one more id of an XACK
-	sentAppend  = 9   // one more argument of a script; its reply is that of all messages of a call
+	sentAppend  = 86  // XADD in a transaction
+	toldID      = 33  // its reply: that it stands in line, and its id
+	sentArg     = 9   // one more argument of a script, which small packs are; its reply is that of all of a call
+	sentPack    = 470 // a large pack in a transaction, with the script that makes room for it
+	sentMessage = 7   // a message's part of the script that notes the receipt of 500
+	largePack   = 8 << 10
 	sentID      = 27  // one more id of an XACK
 	sentEntry   = 49  // an entry of a reply: its id, its field, lengths
 	streamNode  = 272 // what MEMORY USAGE counts for a node of a log beside its entries
@@ -111,8 +116,15 @@ func (l Load) Estimate() (e Estimate, err error) {
 	file := float64(value+fileAppend) + groups*(fileRead+fileAck)
 	e.File = entries * file
 	e.FileMost = 3 * e.Memory
-	e.NetworkIn = entries * (float64(value+sentAppend) + groups*sentID)
-	e.NetworkOut = entries * (groups*float64(value+sentEntry) + float64(l.Replicas)*file)
+	sent, told := sentAppend, toldID
+	switch {
+	case l.Pack > 1 && value < largePack:
+		sent, told = sentArg, 0
+	case l.Pack > 1:
+		sent = sentPack + sentMessage*l.Pack
+	}
+	e.NetworkIn = entries * (float64(value+sent) + groups*sentID)
+	e.NetworkOut = entries * (float64(told) + groups*float64(value+sentEntry) + float64(l.Replicas)*file)
 	return e, nil
 }
 

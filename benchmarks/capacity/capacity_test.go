@@ -159,7 +159,7 @@ func TestEstimate(t *testing.T) {
 	compressed := with(func(l *capacity.Load) { l.Pack, l.Compressed = 100, 0.25 })
 	require.Less(t, packed.Memory, e.Memory)
 	require.InEpsilon(t, packed.Memory/4, compressed.Memory, 0.05)
-	require.InEpsilon(t, packed.NetworkIn/4, compressed.NetworkIn, 0.05)
+	require.InEpsilon(t, packed.NetworkIn/4, compressed.NetworkIn, 0.1) // small ones go by a script
 	require.InDelta(t, 30, with(func(l *capacity.Load) { l.Headers = 30 }).Encoded-e.Encoded, 0)
 	require.InDelta(t, e.NetworkOut, with(func(l *capacity.Load) { l.Replicas = 0 }).NetworkOut+e.File, 1)
 	for _, tc := range []struct {

@@ -61,6 +61,9 @@ func newWalk(p *place, from, to codec.EntryID) *walk {
 // connection of the walk's own: where there are two there may be many.
 func (c *walk) pages(ctx context.Context) iter.Seq2[[]codec.Entry, error] {
 	return func(yield func([]codec.Entry, error) bool) {
+		if c.done { // at its first page, which somebody else has read
+			return
+		}
 		ctx, stop := context.WithCancel(ctx)
 		var reader conc.WaitGroup
 		defer func() {

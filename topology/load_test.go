@@ -116,7 +116,7 @@ func TestIncludeOfEnvironment(t *testing.T) {
 func TestExecPlace(t *testing.T) {
 	_, err := files{"doc.yaml": "topology: t\nscopes: {s: {streams: {in: {external: true}}}}\nstages:\n  a:\n    from: s/in\n    exec:\n      command: []\n      max_line: 7\n"}.load(nil)
 	require.EqualError(t, err, `doc.yaml:7:16: stages.a.exec.command: missing: the program and its arguments, as [python3, score.py]
-doc.yaml:8:17: stages.a.exec.max_line: 7: want 1024 to 16777216`)
+doc.yaml:8:17: stages.a.exec.max_line: 7: want 1KiB to 16MiB`)
 }
 
 // TestEnvironment: variables stand in values; their own values in no error.

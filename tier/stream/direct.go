@@ -110,7 +110,7 @@ func (d *direct) begin(ctx context.Context, s *sender, keys []string, field stri
 	d.look(seen, identity)
 }
 
-// may asks once whether the user may do all that the transaction does, and makes the server know the script.
+// may asks, once and after each trouble, whether the user may do all that the transaction does, and makes the server know the script.
 func (d *direct) may(ctx context.Context, keys []string) bool {
 	if d.allowed {
 		return true
@@ -127,7 +127,7 @@ func (d *direct) may(ctx context.Context, keys []string) bool {
 }
 
 func (d *direct) pause() {
-	d.open = false
+	d.open, d.allowed = false, false
 	d.rest = time.Now().Add(directRest)
 }
 

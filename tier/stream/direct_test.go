@@ -32,9 +32,10 @@ func large(n int) []codec.Message {
 // direct is a writer whose next transaction is open, and what it has appended.
 type direct struct {
 	*fixture
-	w   *stream.Writer
-	ids []codec.ID
-	top codec.EntryID // of all that the writer was given
+	w    *stream.Writer
+	pack int
+	ids  []codec.ID
+	top  codec.EntryID // of all that the writer was given
 }
 
 func (d *direct) append(n int) {
@@ -69,7 +70,7 @@ func eachDirect(t *testing.T, kind tiertest.Kind, try func(t *testing.T, d *dire
 		t.Run(fmt.Sprintf("%s, pack %d", kind, pack), func(t *testing.T) {
 			t.Parallel()
 			f := setUp(t, tiertest.Private(t, kind))
-			d := &direct{fixture: f, w: f.writer(stream.WriterConfig{Pack: pack})}
+			d := &direct{fixture: f, w: f.writer(stream.WriterConfig{Pack: pack}), pack: pack}
 			d.append(1)
 			d.append(100)
 			try(t, d)
@@ -294,6 +295,28 @@ func TestDirectWithoutRights(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDirectAfterScriptFlush: a server that does not know the script of packs any more, or is another one, is told it again: else
+// each transaction would be taken out.
+func TestDirectAfterScriptFlush(t *testing.T) {
+	eachDirect(t, tiertest.Valkey, func(t *testing.T, d *direct) {
+		d.do("SCRIPT", "FLUSH")
+		if d.pack == 1 { // which does without
+			before := d.transactions()
+			d.append(120)
+			require.Equal(t, before+1, d.transactions())
+			d.whole()
+			return
+		}
+		tiertest.Eventually(t, soon, func() (bool, string) {
+			d.append(120)
+			known, err := d.raw().Do(d.ctx, d.raw().B().ScriptExists().Sha1(script(t, "room").Digest()).Build()).AsIntSlice()
+			require.NoError(t, err)
+			return known[0] == 1, "it is not told"
+		})
+		d.whole()
+	})
 }
 
 // TestDirectTells: whoever opens a transaction, which may take long, has told the callers of what is in the log.

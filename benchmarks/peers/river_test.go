@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -24,19 +23,6 @@ type riverPeer struct {
 	a  *arena
 	db *pgxpool.Pool
 	on string
-}
-
-// postgresBinary is on PATH, or where Debian has it.
-func postgresBinary(a *arena, name string) string {
-	if path, err := exec.LookPath(name); err == nil {
-		return path
-	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	must(a.b, err)
-	if len(found) == 0 {
-		a.b.Fatalf("no %s here: run scripts/setup peers", name)
-	}
-	return found[len(found)-1]
 }
 
 // notAsRoot is what PostgreSQL asks for: the user that its package has made.
@@ -57,7 +43,7 @@ func notAsRoot(a *arena, dir string) *syscall.SysProcAttr {
 func newRiver(a *arena) *riverPeer {
 	dir, port := a.serverDir(), freePort(a.b)
 	command := func(name string, args ...string) *exec.Cmd {
-		cmd := exec.Command(postgresBinary(a, name), append([]string{"-D", dir}, args...)...)
+		cmd := exec.Command(installed(a, name, "/usr/lib/postgresql/*/bin/"), append([]string{"-D", dir}, args...)...)
 		cmd.SysProcAttr, cmd.Dir, cmd.Env = notAsRoot(a, dir), dir, []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
 		return cmd
 	}

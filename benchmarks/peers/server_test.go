@@ -15,6 +15,20 @@ import (
 	"time"
 )
 
+// installed is a program where Debian has it, or on PATH.
+func installed(a *arena, name, debian string) string {
+	found, err := filepath.Glob(debian + name)
+	must(a.b, err)
+	if len(found) > 0 {
+		return found[len(found)-1]
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		a.b.Fatalf("no %s here: run scripts/setup peers", name)
+	}
+	return path
+}
+
 // child is a server of another kind, which ends with the benchmark, however that ends.
 type child struct {
 	pid  int

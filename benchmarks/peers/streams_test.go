@@ -144,7 +144,7 @@ func byHand(a *arena, messages int) outcome {
 // BenchmarkStreams compares streams, end to end: published and consumed at once. ROUNDS, MATCH and PERSISTENCE are as for BenchmarkJobs.
 func BenchmarkStreams(b *testing.B) {
 	a := newArena(b)
-	nats, theirs := newNATS(a), redisStream(a)
+	nats, rabbit, theirs := newNATS(a), newRabbitMQ(a), redisStream(a)
 	const messages = 200_000
 	against := func(name string, goal float64, ours func(*arena) outcome, peer contestant) match {
 		return match{name: "both at once, " + name, unit: "messages/s", goal: goal, contestants: []contestant{{name: "pipeline", run: ours}, peer}}
@@ -155,6 +155,8 @@ func BenchmarkStreams(b *testing.B) {
 		against("watermill-redisstream", 13, plain, contestant{name: "redisstream", run: func(*arena) outcome { return theirs.both(messages / 10) }}),
 		against("NATS JetStream", 2, plain, contestant{"nats", func(*arena) outcome { return nats.both(messages) }, nats.on}),
 		against("in packs of 100, NATS JetStream", 8, packs, contestant{"nats", func(*arena) outcome { return nats.both(messages) }, nats.on}),
+		against("RabbitMQ Streams", 0, plain, contestant{"rabbitmq", func(*arena) outcome { return rabbit.both(1, messages) }, rabbit.on}),
+		against("in packs of 100, RabbitMQ Streams", 0, packs, contestant{"rabbitmq, 100 a sub-entry", func(*arena) outcome { return rabbit.both(100, messages) }, rabbit.on}),
 		against("go-redis by hand", 0, plain, contestant{name: "go-redis", run: func(a *arena) outcome { return byHand(a, messages) }}),
 	}
 	a.compare("streams", matches)

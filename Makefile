@@ -10,10 +10,10 @@ JOBS ?= 50000
 MODULES = benchmarks/peers bridge/redisstreamtest retention/archive/arrowtest examples/totals examples/watermill
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test ci soak bench bench-peers lint fmt tidy fuzz tools clean
+.PHONY: help demo build test ci soak bench bench-peers bench-growth lint fmt tidy fuzz tools clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## install Valkey if it is missing, build, and run the main job on an embedded server
 	scripts/setup
@@ -55,6 +55,11 @@ ifeq ($(BENCH)$(MATCH),)
 else
 	$(GO) test -C benchmarks/peers -run xxx -bench '$(or $(BENCH),.)' -benchtime 1x -timeout 0 .
 endif
+
+bench-growth: ## what a message costs where there are more and more, up to ten million, in about four minutes and 4 GB, into the same
+	scripts/setup
+	@$(MAKE) --no-print-directory build
+	$(GO) run ./benchmarks/report/run growth
 
 lint: ## gofumpt, go vet, staticcheck
 	@unformatted="$$($(GO) tool gofumpt -l .)" || exit 1; \

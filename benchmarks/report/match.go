@@ -99,7 +99,11 @@ func figure(f float64) string {
 	case f < 100:
 		return fmt.Sprintf("%.1f", f)
 	}
-	s := fmt.Sprintf("%.0f", f)
+	return commas(fmt.Sprintf("%.0f", f))
+}
+
+// commas puts them into a whole number.
+func commas(s string) string {
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}

@@ -30,7 +30,7 @@ const (
 	tableEnds   = "<!-- to here -->\n"
 )
 
-// Name is that of the results file of a run, which is "bench" or "peers".
+// Name is that of the results file of a run, which is "bench", "peers" or "growth".
 func Name(root, run string) string { return filepath.Join(root, ResultsDir, run+".jsonl") }
 
 // Files are the report, its charts and the README, made of the results below a repository's root: their text, by name below the root.
@@ -40,6 +40,10 @@ func Files(root string) (map[string]string, error) {
 		return nil, err
 	}
 	peers, err := readFile(Name(root, "peers"))
+	if err != nil {
+		return nil, err
+	}
+	growth, err := readFile(Name(root, "growth"))
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +59,7 @@ func Files(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &page{Ours: ours, Peers: peers, Goals: list, templates: t}
+	p := &page{Ours: ours, Peers: peers, Growth: growth, Goals: list, templates: t}
 	short, err := p.run("readme.md.tmpl", p)
 	if err != nil {
 		return nil, err
@@ -109,9 +113,20 @@ func between(old, text string) (string, error) {
 
 // page is what the templates see.
 type page struct {
-	Ours, Peers *Results
-	Goals       []goal
-	templates   *template.Template
+	Ours, Peers, Growth *Results
+	Goals               []goal
+	templates           *template.Template
+}
+
+// Run is where and when something was measured, and with what target.
+type Run struct {
+	Target string
+	*Results
+}
+
+// Runs are what the report is made of.
+func (p *page) Runs() []Run {
+	return []Run{{"bench", p.Ours}, {"bench-peers", p.Peers}, {"bench-growth", p.Growth}}
 }
 
 func (p *page) run(name string, data any) (string, error) {
@@ -236,6 +251,7 @@ func (p *page) charts() map[string]string {
 	files := map[string]string{
 		ResultsDir + "/works.svg":      bench.Chart(p.Works(false)),
 		ResultsDir + "/durability.svg": bench.Chart(p.Works(true)),
+		ResultsDir + "/growth.svg":     bench.GrowthChart(p.Growth.Points),
 	}
 	for _, set := range p.Sets() {
 		files[ResultsDir+"/"+set+".svg"] = peersChart(set, p.Matches(set))

@@ -42,6 +42,14 @@ func TestFilesFollowTheResults(t *testing.T) {
 	same := func(text string) string { return text }
 	put("bench", func(text string) string { return replaceEach(t, text, "stream-publish", "per_second", 1) })
 	put("peers", same)
+	put("growth", func(string) string {
+		return `{"work":"lanes-drain","axis":"lanes","at":1,"growth":1,"server_us_per_message":2}
+{"work":"lanes-drain","axis":"lanes","at":1000,"growth":3,"growth_min":2.5,"growth_max":4,"server_us_per_message":6,"server_bytes_each":375}
+{"work":"lanes-more","axis":"lanes","at":1,"growth":1,"server_us_per_message":5}
+{"work":"lanes-more","axis":"lanes","at":1000,"growth":1,"growth_min":1,"growth_max":1,"server_us_per_message":5}
+{"work":"nodes-full","axis":"nodes","at":3,"growth":1,"growth_min":1,"growth_max":1,"server_us_per_message":7}
+`
+	})
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "README.md"), readme, 0o600))
@@ -50,6 +58,19 @@ func TestFilesFollowTheResults(t *testing.T) {
 	require.Regexp(t, `(?m)^\| publish, one stream \| P \| at least 0.75 \| 0.000.* \| \*\*missed\*\* \|$`, files["benchmarks/REPORT.md"])
 	require.Regexp(t, `(?m)^- publish, one stream \(against P\): 0.000, the goal is at least 0.75: 0.00 of it\. The ceiling keeps 8 writes`, files["benchmarks/REPORT.md"])
 	require.Regexp(t, `(?m)^\| publish, one stream \| P \| at least 0.75 \| 0.000.*: \*\*missed\*\* \|$`, files["README.md"])
+
+	require.Contains(t, files["benchmarks/REPORT.md"], `
+| lanes | 1 | 1,000 | growth | bytes each |
+|---|---|---|---|---|
+| `+"`lanes-drain`"+` | 2.00 | 6.00 | 3.00 (2.50 to 4.00) | 375 |
+| `+"`lanes-more`"+` | 5.00 | 5.00 | 1.00 |  |
+
+| nodes | 3 | growth | bytes each |
+|---|---|---|---|
+| `+"`nodes-full`"+` | 7.00 | 1.00 |  |
+
+`)
+	require.Contains(t, files["benchmarks/results/growth.svg"], ">lanes-drain 6.00 us, × 3.00<")
 
 	put("bench", func(text string) string { return strings.ReplaceAll(text, `"work":"pack-zstd"`, `"work":"other"`) })
 	_, err = report.Files(root)

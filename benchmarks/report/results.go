@@ -38,6 +38,7 @@ type Results struct {
 	Machine    Machine
 	Commands   []string
 	Works      []bench.Result
+	Points     []bench.Point // of what grows
 	Turns      []Turn
 	Benchmarks []Benchmark
 }
@@ -61,7 +62,7 @@ func Read(from io.Reader) (*Results, error) {
 // line takes one, of what kind it is its first field says.
 func (r *Results) line(line []byte) error {
 	var has struct {
-		Date, Command, Work, Match, Benchmark *json.RawMessage
+		Date, Command, Axis, Work, Match, Benchmark *json.RawMessage
 	}
 	if err := json.Unmarshal(line, &has); err != nil {
 		return err
@@ -74,6 +75,8 @@ func (r *Results) line(line []byte) error {
 		err := json.Unmarshal(line, &c)
 		r.Commands = append(r.Commands, c.Command)
 		return err
+	case has.Axis != nil:
+		return appended(&r.Points, line)
 	case has.Work != nil:
 		return appended(&r.Works, line)
 	case has.Match != nil:

@@ -2,6 +2,7 @@
 //
 //	run bench	measures the product against its ceilings, and the codec: about two minutes
 //	run peers	measures it against others: about ten minutes
+//	run growth	measures what a message costs where there are more and more: about four minutes
 //	run		makes the report of what was measured last
 //
 // It is run in the root of the repository, by make.
@@ -40,6 +41,10 @@ var commands = map[string][]string{
 		"bin/pipeline bench durability --json --count 10000",
 		"go test -run xxx -bench ^Benchmark(En|De)code$ -benchtime 100ms -count 5 ./codec",
 	},
+	"growth": {
+		"bin/pipeline bench growth --json --axis length --axis pending --most 10000000 --count 1000 --rounds 3",
+		"bin/pipeline bench growth --json --axis groups --axis lanes --axis consumers --axis nodes --count 2000 --rounds 3",
+	},
 	"peers": {"go test -C benchmarks/peers -run xxx -bench . -benchtime 1x -timeout 0 ."},
 }
 
@@ -60,7 +65,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	default:
-		return errors.New("usage: run [bench|peers]")
+		return errors.New("usage: run [bench|peers|growth]")
 	}
 	return report.Write(".")
 }

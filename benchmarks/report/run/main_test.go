@@ -41,5 +41,5 @@ func TestResults(t *testing.T) {
 	r, err := report.Read(&out)
 	require.NoError(t, err)
 	require.Equal(t, []report.Turn{{Match: "a"}}, r.Turns)
-	require.ErrorContains(t, run(t.Context(), []string{"everything"}), "usage: run [bench|peers]")
+	require.ErrorContains(t, run(t.Context(), []string{"everything"}), "usage: run [bench|peers|growth]")
 }

@@ -43,7 +43,7 @@ soak: ## faults at random while writers and consumers work: SOAK=10m, SOAK_SEED=
 	RETENTION_SOAK=60s $(GO) test -race -count=1 -timeout 0 -v -run TestOneReaderUnderFire ./retention
 	PIPELINE_CHANGES=1000 $(GO) test -race -count=1 -timeout 0 -v -run TestPartitionedOwnership ./consumer
 
-bench: ## against ceilings, in about two minutes, into benchmarks/REPORT.md and README.md
+bench: ## against ceilings, in about three minutes, into benchmarks/REPORT.md and README.md
 	scripts/setup
 	@$(MAKE) --no-print-directory build
 	$(GO) run ./benchmarks/report/run bench

@@ -1,6 +1,6 @@
 // Program run measures, and makes the report.
 //
-//	run bench	measures the product against its ceilings, and the codec: about two minutes
+//	run bench	measures the product against its ceilings, and the codec: about three minutes
 //	run peers	measures it against others: about ten minutes
 //	run growth	measures what a message costs where there are more and more: about four minutes
 //	run		makes the report of what was measured last

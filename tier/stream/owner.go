@@ -22,7 +22,8 @@ type Owner struct {
 	wake   chan struct{} // something was settled
 	feed   *tier.Feed    // of the log
 
-	mu        sync.Mutex
+	ending    sync.Mutex // held by who commits, or asks where it is, until the reply is here; taken before mu
+	mu        sync.Mutex // not held while a commit is under way, so that what comes next is read meanwhile
 	lease     time.Duration
 	known     bool      // the cursor is there, as far as is known
 	paused    bool      // it is, as far as is known: nothing is given out
@@ -50,7 +51,7 @@ type Owner struct {
 
 	past past // below the log's first entry
 
-	memory [2]fetch // of ReadAgain
+	memory [3]fetch // of ReadAgain
 	turn   int      // which of them comes next
 }
 
@@ -100,6 +101,8 @@ func (o *Owner) Standing() (epoch uint64, checkpoint codec.EntryID) {
 //
 // Errors: ErrStreamRemoved, ErrCursorDeleted, *NameTakenError, *LeaseDiffersError.
 func (o *Owner) Sync(ctx context.Context) ([]tier.Held, error) {
+	o.ending.Lock()
+	defer o.ending.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	asked := time.Now()

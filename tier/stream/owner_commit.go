@@ -12,7 +12,7 @@ import (
 	"github.com/echomq/pipeline/tier"
 )
 
-// committing is a commit that was sent.
+// committing is a commit that was sent: the owner's unsure one while it is under way, and until its outcome is known.
 type committing struct {
 	number  uint64
 	entries []codec.EntryID
@@ -55,6 +55,8 @@ func (o *Owner) Advance(ctx context.Context, entries []codec.EntryID, endings []
 
 // end makes one commit. One before it of unknown outcome is sent again first: its number stands for what it held.
 func (o *Owner) end(ctx context.Context, entries []codec.EntryID, endings []tier.Ending) (int, error) {
+	o.ending.Lock()
+	defer o.ending.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.epoch == "" {
@@ -133,30 +135,41 @@ func (o *Owner) after(entries []codec.EntryID) (at codec.EntryID, above string, 
 	return at, strings.TrimSuffix(list.String(), " "), passed
 }
 
+// send makes a commit, for who holds both locks; mu it gives up until the reply is here.
 func (o *Owner) send(ctx context.Context, c *committing) error {
-	sent := time.Now()
-	err := o.write(ctx, c)
+	before, sent, write := o.unsure, time.Now(), o.writing(c)
+	o.unsure = c
+	o.mu.Unlock()
+	err := write(ctx)
+	o.mu.Lock()
 	switch {
 	case err == nil:
 		o.confirmed = sent
-		o.absorb(c)
+		if o.unsure == c { // else Due has found what it did
+			o.absorb(c)
+		}
 	case tier.OutcomeUnknown(err):
-		o.unsure = c
 	case errors.As(err, new(*tier.OutputError)): // nor had an earlier sending of it an effect
 		o.unsure = nil
+	case o.unsure == c:
+		o.unsure = before
 	}
 	return err
 }
 
-func (o *Owner) write(ctx context.Context, c *committing) error {
+// writing is the call of a commit, which needs no lock.
+func (o *Owner) writing(c *committing) func(ctx context.Context) error {
 	p, name, number := o.cursor.place, o.cursor.cfg.Name, strconv.FormatUint(c.number, 10)
 	if c.endings != nil {
 		call := commitment{
 			place: p, name: name, fence: p.addr.CursorsKey(), member: o.name, number: o.epoch,
 			commit: number, at: c.at.String(), above: c.above, passed: c.passedText(),
 		}
-		_, err := call.run(ctx, o.telling(c.endings))
-		return err
+		endings := o.telling(c.endings)
+		return func(ctx context.Context) error {
+			_, err := call.run(ctx, endings)
+			return err
+		}
 	}
 	args := []string{name, o.name, o.epoch, number, c.at.String(), c.above, c.passedText()}
 	for _, e := range c.entries {
@@ -165,15 +178,17 @@ func (o *Owner) write(ctx context.Context, c *committing) error {
 		}
 	}
 	keys := []string{p.addr.CursorsKey(), p.addr.RetryKey(name), p.addr.OpenKey(name)}
-	m, err := p.client.Run(ctx, tier.Call{Script: advanceScript, Keys: keys, Args: args})
-	if err != nil {
+	return func(ctx context.Context) error {
+		m, err := p.client.Run(ctx, tier.Call{Script: advanceScript, Keys: keys, Args: args})
+		if err != nil {
+			return err
+		}
+		n, err := m.AsInt64()
+		if err == nil && n < 0 {
+			return tier.ErrFenced
+		}
 		return err
 	}
-	n, err := m.AsInt64()
-	if err == nil && n < 0 {
-		return tier.ErrFenced
-	}
-	return err
 }
 
 // telling are the endings that say something beside what the checkpoint says: an entry that was read in its order and settled
@@ -202,7 +217,7 @@ func (o *Owner) absorb(c *committing) {
 		delete(o.taken, e)
 	}
 	n := 0
-	for n < len(o.ahead) && o.ahead[n].through {
+	for n < len(o.ahead) && o.ahead[n].through && o.ahead[n].entry.Compare(c.at) <= 0 { // what was read since is for the next one
 		n++
 	}
 	o.ahead, o.found = slices.Delete(o.ahead, 0, n), -1
@@ -253,6 +268,8 @@ func (o *Owner) keep(ctx context.Context, epoch string) error {
 // Leave hands the cursor over, unless handlers that do not end hold something of it: then others wait for the lease.
 func (o *Owner) Leave(ctx context.Context) error {
 	o.Close()
+	o.ending.Lock()
+	defer o.ending.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.epoch == "" {

@@ -46,11 +46,9 @@ func (o *Owner) TakeOver(ctx context.Context, n, _ int) (tier.Taken, error) {
 	if err != nil || n <= 0 || taken.Paused {
 		return taken, err
 	}
-	o.mu.Lock()
 	now := time.Now()
-	if o.unsure != nil && len(o.returned) > 0 {
-		_ = o.send(ctx, o.unsure) // what it is about stays until its outcome is known
-	}
+	o.clearUp(ctx)
+	o.mu.Lock()
 	var back []giveBack
 	for _, g := range o.returned {
 		if o.holds(g.Entry) && !o.unsure.has(g.Entry) && len(back) < n && !g.due.After(now) { // else a commit of it had its effect after all
@@ -79,6 +77,24 @@ func (o *Owner) TakeOver(ctx context.Context, n, _ int) (tier.Taken, error) {
 		}
 	}
 	return taken, nil
+}
+
+// clearUp sends a commit of unknown outcome again, before what was handed back is given out: what it is about stays until that is
+// known.
+func (o *Owner) clearUp(ctx context.Context) {
+	o.mu.Lock()
+	needed := o.unsure != nil && len(o.returned) > 0
+	o.mu.Unlock()
+	if !needed {
+		return
+	}
+	o.ending.Lock()
+	defer o.ending.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.unsure != nil {
+		_ = o.send(ctx, o.unsure)
+	}
 }
 
 // again reads entries that were handed back.

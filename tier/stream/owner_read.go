@@ -16,10 +16,11 @@ func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Lea
 }
 
 // ReadAgain is Read for one goroutine that reads again and again, and copies what it keeps: what it returns is good until
-// the call after the next, so that one batch can be read while the one before it is at work. See Member.ReadAgain.
+// the third call after it, so that one batch can be read while the one before it is at work, and the one before that committed.
+// See Member.ReadAgain.
 func (o *Owner) ReadAgain(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
 	into := &o.memory[o.turn]
-	o.turn = 1 - o.turn
+	o.turn = (o.turn + 1) % len(o.memory)
 	into.clear()
 	return o.readInto(ctx, n, wait, into)
 }

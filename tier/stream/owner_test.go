@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
@@ -87,6 +88,50 @@ func handedBack(entries ...codec.EntryID) (list []tier.Returned) {
 		list = append(list, tier.Returned{Held: tier.Held{Entry: e}})
 	}
 	return list
+}
+
+// TestOwnerReadsWhileItCommits: what comes next is read while a commit waits at the server, and what was through before stays so.
+func TestOwnerReadsWhileItCommits(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey)
+	f := setUp(t, s)
+	f.append(f.writer(stream.WriterConfig{}), 6)
+	c := f.cursor("c", stream.Head(), time.Minute)
+	first := f.own(c)
+	all := entriesOf(f.owned(first, 6))
+	_, err := first.Settle(f.ctx, []codec.EntryID{all[0], all[3]})
+	require.NoError(t, err)
+	require.NoError(t, first.Release(f.ctx, handedBack(all[1], all[2], all[4], all[5]), 0))
+	require.NoError(t, first.Leave(f.ctx))
+
+	me := f.own(c)
+	require.Equal(t, all[1:2], entriesOf(f.owned(me, 1)))
+	_, err = me.Settle(f.ctx, all[1:2])
+	require.NoError(t, err)
+	require.Equal(t, all[2:3], entriesOf(f.owned(me, 1)))
+	s.Command(t, "CLIENT", "PAUSE", "60000", "WRITE")
+	done := make(chan error, 1)
+	go func() {
+		_, err := me.Settle(context.Background(), all[2:3])
+		done <- err
+	}()
+	tiertest.Eventually(t, time.Minute, func() (bool, string) {
+		m := s.Command(t, "INFO", "clients")
+		text, err := m.ToString()
+		return err == nil && !strings.Contains(text, "blocked_clients:0\r"), text
+	})
+	require.Equal(t, all[4:5], entriesOf(f.owned(me, 1)), "which the fourth, through before, was read with")
+	require.Empty(t, done)
+	s.Command(t, "CLIENT", "UNPAUSE")
+	require.NoError(t, <-done)
+	require.Equal(t, all[2].String(), f.row("c", "at"))
+	require.Equal(t, all[3].String(), f.row("c", "above"))
+	require.Equal(t, all[5:], entriesOf(f.owned(me, 1)))
+	_, err = me.Settle(f.ctx, all[5:])
+	require.NoError(t, err)
+	require.Equal(t, all[3].String(), f.row("c", "at"), "of what is through above the checkpoint nothing was forgotten")
+	require.Equal(t, all[5].String(), f.row("c", "above"))
+	require.Equal(t, "4", f.row("c", "passed"))
 }
 
 // TestOwnerFrozen (B8): one that was silent past its lease commits nothing any more, and is told so.

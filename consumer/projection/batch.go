@@ -14,9 +14,11 @@ import (
 type sink interface {
 	// begin is called with each new ownership, before anything is folded: what is known of the state may be wrong.
 	begin(ctx context.Context, epoch uint64, checkpoint codec.EntryID) error
-	// fold folds a batch, and says what is to be written with its commit. A *foldError tells which message failed.
+	// fold folds a batch, and says what is to be written with its commit, in memory that is good until the batch is used again. The
+	// batch before it may not be committed yet. A *foldError tells which message failed.
 	fold(ctx context.Context, b *batch) (writes, error)
-	// committed is called when a batch that was folded is; forget, when it is not and may be folded again.
+	// committed is called when the first batch that was folded and is not committed is. forget takes back all of those, which may
+	// be folded again, and what a fold did that has failed; the commit of none is under way.
 	committed()
 	forget()
 }
@@ -33,14 +35,20 @@ type batch struct {
 	from       []place             // of each
 	through    codec.EntryID       // the last entry
 	late       bool                // they were given up before, and are not in the order of the log
+
+	writes     writes
+	err        error         // of the fold
+	commitment *commitment   // of one that did not fail
+	after      []tier.Output // memory of writes
 }
 
-// place of a message in the entries.
+// place of a message in the batch's entries.
 type place struct{ entry, message int }
 
 // entry was read, and is not committed.
 type entry struct {
 	tier.Leased
+	read   int // which brought it
 	late   bool
 	tries  map[int]int    // failures of a message here
 	reason map[int]string // why it is given up
@@ -51,18 +59,23 @@ func (e *entry) look(attempts int) {
 	for i := range e.Records {
 		switch {
 		case e.Records[i].Err != nil:
-			e.giveUp(i, e.Records[i].Err.Error())
+			e.giveUp(i, e.Records[i].Err)
 		case !e.late && e.attempt(i) > attempts:
-			e.giveUp(i, fmt.Sprintf("begun %d times, of which none ended: its owner died each time", e.attempt(i)-1))
+			e.giveUp(i, fmt.Errorf("begun %d times, of which none ended: its owner died each time", e.attempt(i)-1))
 		}
 	}
 }
 
-func (e *entry) giveUp(message int, reason string) {
+func (e *entry) giveUp(message int, err error) {
 	if e.reason == nil {
 		e.reason = map[int]string{}
 	}
-	e.reason[message] = reason[:min(len(reason), 1024)]
+	e.reason[message] = reasonOf(err)
+}
+
+func reasonOf(err error) string {
+	reason := err.Error()
+	return reason[:min(len(reason), 1024)]
 }
 
 func (e *entry) fail(message int) {
@@ -95,10 +108,11 @@ func batchOf(b *batch, entries []entry) {
 	}
 }
 
-// fitting is how many entries make a batch: so many messages, one entry at least.
+// fitting is how many entries make a batch: so many messages, one entry at least, all of one read: their memory is that of
+// the read, which is used again after those of the next one.
 func fitting(entries []entry, most int) (n int) {
 	for messages := 0; n < len(entries); n++ {
-		if messages += len(entries[n].Records); n > 0 && messages > most {
+		if messages += len(entries[n].Records); n > 0 && (messages > most || entries[n].read != entries[0].read) {
 			break
 		}
 	}
@@ -112,9 +126,11 @@ type commitment struct {
 }
 
 // commitmentOf says what is given up, and what is written. Outputs stand in the order of the log.
-func commitmentOf(entries []entry, b *batch, w writes) *commitment {
+func commitmentOf(entries []entry, b *batch) *commitment {
+	w := b.writes
 	c := &commitment{entries: make([]codec.EntryID, len(entries))}
-	next := 0 // of the deliveries
+	slices.SortFunc(w.dead, func(a, b MessageError) int { return a.Index - b.Index })
+	dead, next := w.dead, 0 // of the deliveries
 	for i := range entries {
 		e := &entries[i]
 		c.entries[i] = e.Entry
@@ -136,7 +152,14 @@ func commitmentOf(entries []entry, b *batch, w writes) *commitment {
 			ending.Outputs = append(ending.Outputs, w.after...)
 		}
 		for k := range e.Records {
-			if reason, given := e.reason[k]; given {
+			reason, given := e.reason[k]
+			if !given {
+				if len(dead) > 0 && dead[0].Index == first {
+					reason, given, dead = reasonOf(dead[0].Err), true, dead[1:]
+				}
+				first++
+			}
+			if given {
 				ending.Dead = append(ending.Dead, tier.Letter{Index: e.index(k), Reason: reason, Attempts: e.attempt(k)})
 			}
 		}
@@ -172,10 +195,10 @@ func (e *entry) index(k int) int {
 }
 
 // culprit is the message that emitted an output; false when it is one of the state.
-func culprit(bad *tier.OutputError, entries []entry, b *batch, w writes) (place, bool) {
+func culprit(bad *tier.OutputError, entries []entry, b *batch) (place, bool) {
 	n := bad.Output
 	if entries[0].Entry == bad.Entry {
-		n -= len(w.before)
+		n -= len(b.writes.before)
 	}
 	for i := range b.deliveries {
 		if entries[b.from[i].entry].Entry != bad.Entry || n < 0 {

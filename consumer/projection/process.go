@@ -20,9 +20,11 @@ type Process interface {
 	// checkpoint is that of a process that has committed nothing: what stands there is of another one.
 	Begin(ctx context.Context, checkpoint codec.EntryID) error
 	// Handle handles messages, in the order of the log, and says what is written with them. A *MessageError is the failure of
-	// one of them, which is tried again, with all of its batch, or given up; another error that of a call.
+	// one of them, which is tried again, with all of its batch, or given up; another error that of a call. The batch before may be
+	// on its way to the server meanwhile: what is handled comes after it, and is committed only if it is.
 	Handle(ctx context.Context, batch []consumer.Delivery) (Effects, error)
-	// Committed follows when a batch that was handled is committed; Forget, when it is not, and may be handled again.
+	// Committed follows when a batch that was handled is committed, of two the first. Forget follows when what was handled and is
+	// not committed will not be, one batch or two, and may be handled again, and when Handle has failed. Then no commit is under way.
 	Committed()
 	Forget()
 }

@@ -28,6 +28,9 @@ const (
 //	stands by ──▶ begins ──▶ reads ──▶ folds ──▶ commits ──▶ reads ...
 //	    ▲                                 ▲         │
 //	    └── another owns ── fenced ───────┘ failed ─┘  one message gives way, or is tried again
+//
+// While a batch is committed the next one is folded, on what the first leaves. It is sent once the first is committed, and folded
+// again when that is refused, or when a message of its own failed.
 type run struct {
 	*Projection
 	owner *stream.Owner
@@ -39,26 +42,30 @@ type run struct {
 	begun  bool        // under this ownership
 	looked time.Time   // for what is due
 
-	entries []entry // read, and not committed
-	upTo    int     // fold so many of them only; 0: as many as fit
-	batch   batch
-	writes  writes
-	ending  *commitment // of the batch, once it is folded: only a commit may follow, for one may be on its way
+	entries []entry    // read, and not committed: those of sent, of next, and more
+	upTo    int        // fold so many of them only; 0: as many as fit
+	sent    *batch     // being committed: until its outcome is known, nothing but the same may be sent
+	next    *batch     // folded on what sent leaves, well or not
+	memory  [2]batch   // of these, by turns
+	turn    int        // which comes next
+	outcome chan error // of the commit that is under way; nil: none is
+	commits conc.WaitGroup
 
 	messages, bytes int // the most that an entry had of late
 
-	ahead chan reading // a read that is under way
-	reads conc.WaitGroup
+	ahead   chan reading // a read that is under way
+	brought int          // number of the last that has come
+	reads   conc.WaitGroup
 }
 
 func (r *run) loop(ctx context.Context) error {
-	for try := 0; ctx.Err() == nil || r.ending != nil && r.calls.Err() == nil; {
+	for try := 0; ctx.Err() == nil || r.folded() && r.calls.Err() == nil; {
 		err := r.step(ctx)
 		if err == nil {
 			try = 0
 			continue
 		}
-		if ctx.Err() != nil && r.ending == nil {
+		if ctx.Err() != nil && !r.folded() {
 			return nil
 		}
 		try++
@@ -79,6 +86,9 @@ func (r *run) loop(ctx context.Context) error {
 	return nil
 }
 
+// folded: there is something to commit. At a stop it still is, but for what has failed.
+func (r *run) folded() bool { return r.sent != nil || r.next != nil && r.next.err == nil }
+
 func (r *run) failed(err error) error {
 	return fmt.Errorf("projection %s of %s: %w", r.cursor.Name(), r.cursor.Address(), err)
 }
@@ -98,19 +108,38 @@ func (r *run) step(ctx context.Context) error {
 			r.log.Info("projection is folded here", slog.Uint64("epoch", epoch), slog.String("checkpoint", checkpoint.String()))
 		}
 		return err
-	case r.ending != nil:
-		return r.commit()
-	case len(r.entries) > 0:
+	case r.sent == nil && r.next != nil && r.next.err != nil:
+		return r.takeBack(ctx)
+	case r.sent == nil && r.next != nil:
+		r.sent, r.next = r.next, nil
+		r.commit()
+		return nil
+	case r.sent != nil && r.outcome == nil: // it is sent again
+		r.commit()
+		return r.committed(<-r.outcome)
+	case r.next != nil || r.sent != nil && ctx.Err() != nil:
+		return r.committed(<-r.outcome)
+	case len(r.waiting()) > 0:
 		return r.fold(ctx)
 	}
 	return r.read(ctx)
 }
 
+// waiting are the entries that are not folded yet, while there is nothing but sent.
+func (r *run) waiting() []entry {
+	if r.sent == nil {
+		return r.entries
+	}
+	return r.entries[len(r.sent.commitment.entries):]
+}
+
 // sync asks who owns. What was read is kept only if it still is held, by the same ownership. A read that is under way is waited
-// for: it began at a place that Sync may find to be another one.
+// for: it began at a place that Sync may find to be another one. So is a commit, which may come again.
 func (r *run) sync() error {
 	leased, _ := r.arrived()
 	r.took(leased, false)
+	r.commits.Wait()
+	r.outcome = nil
 	held, err := r.owner.Sync(r.calls)
 	if err == nil && len(held) == 0 {
 		r.drop()
@@ -122,12 +151,15 @@ func (r *run) drop() {
 	if r.begun {
 		r.log.Info("projection is not folded here any more")
 	}
-	r.begun, r.entries, r.upTo, r.ending = false, nil, 0, nil
+	r.begun, r.entries, r.upTo, r.sent, r.next = false, nil, 0, nil, nil
 }
 
 // read reads entries, or takes up letters that were redriven.
 func (r *run) read(ctx context.Context) error {
 	if _, checkpoint := r.owner.Standing(); !checkpoint.IsZero() && time.Since(r.looked) >= dueEvery {
+		if r.sent != nil {
+			return r.committed(<-r.outcome)
+		}
 		taken, err := r.owner.Due(r.calls, r.cfg.Batch)
 		if err != nil {
 			return err
@@ -141,14 +173,19 @@ func (r *run) read(ctx context.Context) error {
 	if r.ahead == nil {
 		r.readAhead(ctx)
 	}
-	leased, err := r.arrived()
-	if err != nil {
-		return err
+	select {
+	case err := <-r.outcome:
+		return r.committed(err)
+	case got := <-r.ahead:
+		r.ahead = nil
+		if got.err != nil {
+			return got.err
+		}
+		if r.took(got.leased, false); len(got.leased) > 0 {
+			r.readAhead(ctx) // while these are folded and committed
+		}
+		return nil
 	}
-	if r.took(leased, false); len(leased) > 0 {
-		r.readAhead(ctx) // while these are folded and committed
-	}
-	return nil
 }
 
 // reading is what a read brought.
@@ -184,90 +221,116 @@ func (r *run) took(leased []tier.Leased, late bool) {
 	if len(leased) > 0 {
 		r.messages, r.bytes = r.messages*7/8, r.bytes*7/8
 	}
-	r.entries = slices.Grow(r.entries, len(leased))
+	r.entries, r.brought = slices.Grow(r.entries, len(leased)), r.brought+1
 	for i := range leased {
 		l := &leased[i]
 		r.messages, r.bytes = max(1, r.messages, len(l.Records)), max(1, r.bytes, l.Bytes)
 		r.cfg.Upcasts.Records(l.Records, nil)
-		r.entries = append(r.entries, entry{Leased: *l, late: late})
+		r.entries = append(r.entries, entry{Leased: *l, read: r.brought, late: late})
 		r.entries[len(r.entries)-1].look(r.cfg.Attempts)
 	}
 }
 
-// fold folds a batch. When a message fails, those of the entries before it are folded again, without it, and committed; then
-// it is the first, and is tried again until it succeeds or is given up.
-func (r *run) fold(ctx context.Context) (err error) {
-	n := fitting(r.entries, r.cfg.Batch)
+// fold folds a batch.
+func (r *run) fold(ctx context.Context) error {
+	entries := r.waiting()
+	n := fitting(entries, r.cfg.Batch)
 	if r.upTo > 0 {
 		n = min(n, r.upTo)
 	}
-	batchOf(&r.batch, r.entries[:n])
-	r.writes, err = r.sink.fold(r.calls, &r.batch)
-	if err == nil {
-		for _, dead := range r.writes.dead {
-			r.giveUp(r.batch.from[dead.Index], dead.Err)
-		}
-		r.ending = commitmentOf(r.entries[:n], &r.batch, r.writes)
-		return nil
+	b := &r.memory[r.turn]
+	r.turn = 1 - r.turn
+	batchOf(b, entries[:n])
+	b.writes, b.err = r.sink.fold(r.calls, b)
+	r.next, r.upTo = b, 0
+	switch {
+	case b.err == nil:
+		b.commitment = commitmentOf(entries[:n], b)
+	case r.sent == nil:
+		return r.takeBack(ctx)
 	}
+	return nil
+}
+
+// takeBack takes back what a fold that has failed did, once all before it is committed. When a message has failed, those of the
+// entries before it are folded again, without it, and committed; then it is the first, and is tried again until it succeeds or is
+// given up.
+func (r *run) takeBack(ctx context.Context) error {
+	b := r.next
+	r.next = nil
 	r.sink.forget()
-	failed, ok := errors.AsType[*foldError](err)
+	failed, ok := errors.AsType[*foldError](b.err)
 	if !ok {
-		return err
+		return b.err
 	}
-	at := r.batch.from[failed.index]
+	at := b.from[failed.index]
 	if at.entry > 0 {
 		r.upTo = at.entry
 		return nil
 	}
-	r.retry(ctx, at, failed.err)
+	r.retry(ctx, at.message, failed.err)
 	return nil
 }
 
-// retry waits before a message is folded again, or gives it up.
-func (r *run) retry(ctx context.Context, at place, err error) {
-	e := &r.entries[at.entry]
+// retry waits before a message of the first entry is folded again, or gives it up.
+func (r *run) retry(ctx context.Context, message int, err error) {
+	e := &r.entries[0]
 	verdict, pause := consumer.VerdictOf(err)
-	attempt := e.attempt(at.message)
+	attempt := e.attempt(message)
 	switch {
 	case verdict == consumer.VerdictPermanent:
-		r.giveUp(at, err)
+		r.giveUp(e, message, err)
 		return
 	case verdict == consumer.VerdictSnooze:
-	case e.tries[at.message]+1 >= r.cfg.Attempts:
-		r.giveUp(at, fmt.Errorf("attempt %d of %d: %w", attempt, r.cfg.Attempts, err))
+	case e.tries[message]+1 >= r.cfg.Attempts:
+		r.giveUp(e, message, fmt.Errorf("attempt %d of %d: %w", attempt, r.cfg.Attempts, err))
 		return
 	default:
-		if e.fail(at.message); verdict == consumer.VerdictRetry {
-			pause = tier.Doubled(e.tries[at.message], r.cfg.Backoff, max(r.cfg.Backoff, maxBackoff))
+		if e.fail(message); verdict == consumer.VerdictRetry {
+			pause = tier.Doubled(e.tries[message], r.cfg.Backoff, max(r.cfg.Backoff, maxBackoff))
 		}
-		r.log.Warn("message not folded, it is tried again, and all after it wait", slog.String("entry", e.Records[at.message].Position.String()),
+		r.log.Warn("message not folded, it is tried again, and all after it wait", slog.String("entry", e.Records[message].Position.String()),
 			slog.Int("attempt", attempt), slog.Any("err", err))
 	}
 	tier.Pause(ctx, pause)
 }
 
-func (r *run) giveUp(at place, err error) {
-	e := &r.entries[at.entry]
-	e.giveUp(at.message, err.Error())
-	r.often.Error("message given up, it goes to the dead letters", slog.String("entry", e.Records[at.message].Position.String()),
-		slog.Int("attempt", e.attempt(at.message)), slog.Any("err", err))
+func (r *run) giveUp(e *entry, message int, err error) {
+	e.giveUp(message, err)
+	r.gaveUp(e, message, err)
 }
 
-func (r *run) commit() (err error) {
-	if c := r.ending; len(c.endings) == 0 {
-		_, err = r.owner.Settle(r.calls, c.entries)
-	} else {
-		err = r.owner.Advance(r.calls, c.entries, c.endings)
-	}
-	n := len(r.ending.entries)
+func (r *run) gaveUp(e *entry, message int, err error) {
+	r.often.Error("message given up, it goes to the dead letters", slog.String("entry", e.Records[message].Position.String()),
+		slog.Int("attempt", e.attempt(message)), slog.Any("err", err))
+}
+
+// commit sends the commit of sent, for the first time or again.
+func (r *run) commit() {
+	c, outcome := r.sent.commitment, make(chan error, 1)
+	r.outcome = outcome
+	r.commits.Go(func() {
+		var err error
+		if len(c.endings) == 0 {
+			_, err = r.owner.Settle(r.calls, c.entries)
+		} else {
+			err = r.owner.Advance(r.calls, c.entries, c.endings)
+		}
+		outcome <- err
+	})
+}
+
+// committed takes the outcome of a commit. What was folded on a batch that is refused is wrong.
+func (r *run) committed(err error) error {
+	r.outcome = nil
+	n := len(r.sent.commitment.entries)
 	if bad, ok := errors.AsType[*tier.OutputError](err); ok {
-		at, ok := culprit(bad, r.entries[:n], &r.batch, r.writes)
+		at, ok := culprit(bad, r.entries[:n], r.sent)
 		if !ok {
 			return err
 		}
-		r.giveUp(at, bad)
-		r.ending = nil
+		r.giveUp(&r.entries[at.entry], at.message, bad)
+		r.sent, r.next = nil, nil
 		r.sink.forget()
 		return nil
 	}
@@ -275,7 +338,11 @@ func (r *run) commit() (err error) {
 		return err
 	}
 	r.sink.committed()
-	r.entries, r.upTo, r.ending = slices.Delete(r.entries, 0, n), 0, nil
+	for _, dead := range r.sent.writes.dead {
+		at := r.sent.from[dead.Index]
+		r.gaveUp(&r.entries[at.entry], at.message, dead.Err)
+	}
+	r.entries, r.sent = slices.Delete(r.entries, 0, n), nil
 	return nil
 }
 
@@ -291,6 +358,7 @@ func (r *run) beat(ctx context.Context) {
 // leave hands the ownership over, with what was read and not committed.
 func (r *run) leave() error {
 	defer r.owner.Close()
+	r.commits.Wait()
 	leased, _ := r.arrived()
 	r.reads.Wait()
 	r.took(leased, false)

@@ -59,13 +59,14 @@ func (c *TableConfig[S]) setDefaults() {
 type Table[S any] struct {
 	*Projection
 	cfg   TableConfig[S]
-	cells map[string]*cell[S] // as the server has them, but for those of the batch
+	cells map[string]*cell[S] // as the server will have them when what is folded is committed
 	spare []cell[S]           // of cells, which are forgotten together
 	of    []*cell[S]          // each message of the batch, nil of one that is passed over
 	dirty []*cell[S]          // in the batch, in order
-	fresh bool                // nothing was folded yet: whatever stands there is of another one
+	fresh bool                // nothing is committed yet: whatever stands there is of another one
+	made  bool                // and gives way with what is folded
 
-	after []tier.Output // memory of writes
+	batches, done int // that were folded, and of these committed
 }
 
 // cell is the state of a key.
@@ -74,6 +75,7 @@ type cell[S any] struct {
 	value S
 	there bool
 	dirty bool
+	batch int // the last one that has a message of it
 }
 
 // spareCells are made at once.
@@ -112,22 +114,29 @@ func (s tableSink[S]) begin(ctx context.Context, _ uint64, checkpoint codec.Entr
 }
 
 func (s tableSink[S]) forget() {
-	s.t.cells, s.t.spare, s.t.dirty = map[string]*cell[S]{}, nil, nil
+	s.t.cells, s.t.spare, s.t.dirty, s.t.made = map[string]*cell[S]{}, nil, nil, false
+	s.t.batches, s.t.done = 0, 0
 }
 
+// committed keeps of too many cells those that the server does not have as they are.
 func (s tableSink[S]) committed() {
-	for _, c := range s.t.dirty {
-		c.dirty = false
+	t := s.t
+	t.done, t.fresh = t.done+1, false
+	if len(t.cells) <= t.cfg.Cached {
+		return
 	}
-	s.t.dirty, s.t.fresh = s.t.dirty[:0], false
-	if len(s.t.cells) > s.t.cfg.Cached {
-		s.forget()
+	was := t.cells
+	t.cells, t.spare = map[string]*cell[S]{}, nil
+	for key, c := range was {
+		if c.batch > t.done {
+			*t.newCell(key) = *c
+		}
 	}
 }
 
 func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) {
 	t := s.t
-	t.of = t.of[:0]
+	t.of, t.batches = t.of[:0], t.batches+1
 	var missing []*cell[S]
 	for i := range b.deliveries {
 		key, err := t.key(&b.deliveries[i])
@@ -139,7 +148,9 @@ func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) 
 			c = t.newCell(strings.Clone(key)) // of the server's reply, which is large
 			missing = append(missing, c)
 		}
-		t.of = append(t.of, c)
+		if t.of = append(t.of, c); c != nil {
+			c.batch = t.batches
+		}
 	}
 	if err = s.load(ctx, missing); err != nil {
 		return w, err
@@ -156,19 +167,21 @@ func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) 
 			t.dirty = append(t.dirty, c)
 		}
 	}
-	if t.fresh {
+	if t.fresh && !t.made {
+		t.made = true
 		w.before = []tier.Output{tier.Delete(t.State()), tier.HashSet(t.State(), schemaField, strconv.Itoa(t.cfg.Schema))}
 		if t.cfg.Rank != nil {
 			w.before = append(w.before, tier.Delete(RankOf(t.State())))
 		}
 	}
-	w.after = t.after[:0]
+	w.after = b.after[:0]
 	for _, c := range t.dirty {
 		if err := t.store(&w, c); err != nil {
 			return w, &foldError{t.lastOf(c), err}
 		}
+		c.dirty = false
 	}
-	t.after = w.after
+	t.dirty, b.after = t.dirty[:0], w.after
 	return w, nil
 }
 

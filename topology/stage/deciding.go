@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -35,9 +36,17 @@ type deciding struct {
 	open        func(context.Context) error // before anything is loaded
 	load        func(ctx context.Context, key string) (json.RawMessage, error)
 
-	mu     sync.Mutex                 // of fold, while many are loaded
-	states map[string]json.RawMessage // as of what was decided
-	lost   map[string]error           // keys whose events cannot be folded, of the batch
+	mu     sync.Mutex         // of fold, while many are loaded
+	states map[string]decided // as of what was decided
+	lost   map[string]error   // keys whose events cannot be folded, of the batch
+
+	batches, done int // that were decided on, and of these committed
+}
+
+// decided is what a key is.
+type decided struct {
+	state json.RawMessage
+	batch int // the last one that has a command for it
 }
 
 // deciderEvent makes an event of a command.
@@ -96,7 +105,14 @@ func (c *compiler) newDeciding(client *tier.Client, cfg Decide, to string) (*dec
 }
 
 func (s *deciding) begin(codec.EntryID) { s.forget() }
-func (s *deciding) forget()             { s.states = map[string]json.RawMessage{} }
+func (s *deciding) forget()             { s.states, s.batches, s.done = map[string]decided{}, 0, 0 }
+
+// committed keeps of too many states those that the log does not tell yet.
+func (s *deciding) committed() {
+	if s.done++; len(s.states) > maxStates {
+		maps.DeleteFunc(s.states, func(_ string, d decided) bool { return d.batch <= s.done })
+	}
+}
 
 // foldRecord is the state after an event of the log.
 func (s *deciding) foldRecord(state json.RawMessage, r codec.Record) (json.RawMessage, error) {
@@ -110,14 +126,17 @@ func (s *deciding) prepare(ctx context.Context, e *env, batch []consumer.Deliver
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	if s.lost = map[string]error{}; len(s.states) > maxStates {
-		s.forget()
-	}
+	s.lost, s.batches = map[string]error{}, s.batches+1
 	missing := map[string]bool{}
 	for i := range batch {
 		e.set(&batch[i].Record)
 		key, err := s.keyOf(e, &batch[i])
-		if _, known := s.states[key]; err == nil && !known && batch[i].Type != WatermarkType { // an error is told when it is decided
+		if err != nil || batch[i].Type == WatermarkType { // an error is told when it is decided
+			continue
+		}
+		if is, known := s.states[key]; known {
+			s.states[key] = decided{is.state, s.batches}
+		} else {
 			missing[key] = true
 		}
 	}
@@ -132,15 +151,13 @@ func (s *deciding) prepare(ctx context.Context, e *env, batch []consumer.Deliver
 				s.lost[key] = err
 				return nil
 			}
-			s.states[key] = state
+			if err == nil { // what was not loaded is no state
+				s.states[key] = decided{state, s.batches}
+			}
 			return err
 		})
 	}
-	err := loads.Wait()
-	if err != nil {
-		s.forget() // what was not loaded is no state
-	}
-	return err
+	return loads.Wait()
 }
 
 var errNoKey = errors.New("stage: the command has no key: it is about nothing")
@@ -161,7 +178,7 @@ func (s *deciding) decide(e *env, d *consumer.Delivery) error {
 	if err != nil {
 		return err
 	}
-	state := s.states[key]
+	state := s.states[key].state
 	if e.vars["state"], err = valueOf(state); err != nil {
 		return err
 	}
@@ -196,7 +213,7 @@ func (s *deciding) decide(e *env, d *consumer.Delivery) error {
 	for _, m := range events {
 		e.emit(s.to, m)
 	}
-	s.states[key] = state
+	s.states[key] = decided{state, s.batches}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
@@ -79,6 +80,43 @@ func Handle(cfg Config, batch []consumer.Delivery) error {
 	p := &process{decider: d, env: newEnv(), outputs: cfg.Outputs(), metrics: newMetrics(nil, "s")}
 	_, err = p.Handle(context.Background(), batch)
 	return err
+}
+
+// Effects has a stage without a server, which has committed nothing, handle batches: "one by one", each when the one before it is
+// committed; "ahead", while that is not; "again" as "ahead", when two were handled and forgotten. It answers what is written with each.
+func Effects(cfg Config, how string, batches [][]consumer.Delivery) (all [][]tier.Output, err error) {
+	d, err := (&compiler{}).decider(nil, "s", cfg, newMetrics(nil, "s"))
+	if err != nil {
+		return nil, err
+	}
+	p := &process{decider: d, name: "s", env: newEnv(), outputs: cfg.Outputs(), metrics: newMetrics(nil, "s")}
+	if err := p.Begin(context.Background(), codec.EntryID{}); err != nil {
+		return nil, err
+	}
+	if how == "again" {
+		for _, batch := range batches[:2] {
+			if _, err := p.Handle(context.Background(), slices.Clone(batch)); err != nil {
+				return nil, err
+			}
+		}
+		p.Forget()
+	}
+	for i, batch := range batches {
+		batch = slices.Clone(batch)
+		e, err := p.Handle(context.Background(), batch)
+		if err != nil {
+			return nil, err
+		}
+		written := e.Before
+		for k := range batch {
+			written = append(written, batch[k].Outputs()...)
+		}
+		all = append(all, append(written, e.After...))
+		if how == "one by one" || i > 0 {
+			p.Committed()
+		}
+	}
+	return all, nil
 }
 
 // Ask posts a message.

@@ -24,8 +24,9 @@ type memory[T any] struct {
 	clock clock
 
 	fresh   bool // nothing was committed: whatever is stored is of another stage
+	made    bool // and gives way with what was handled
 	loaded  bool
-	ticked  bool // the clock has moved since the last commit
+	ticked  bool // the clock has moved since the last batch
 	dirty   []*cell[T]
 	removed []string
 }
@@ -39,7 +40,7 @@ type cell[T any] struct {
 	queued int64 // the end that it is in the heap with
 	at     int   // in the heap
 	dirty  bool
-	stored bool
+	stored bool // with what was handled
 	gone   bool
 }
 
@@ -71,7 +72,7 @@ func (m *memory[T]) begin(checkpoint codec.EntryID) {
 
 func (m *memory[T]) forget() {
 	m.cells, m.due, m.clock = map[string]*cell[T]{}, nil, clock{Shape: m.shape}
-	m.loaded, m.ticked, m.dirty, m.removed = false, false, nil, nil
+	m.made, m.loaded, m.ticked, m.dirty, m.removed = false, false, false, nil, nil
 }
 
 // load reads the state, unless it is here.
@@ -157,12 +158,13 @@ func (m *memory[T]) first(upTo int64) *cell[T] {
 	return nil
 }
 
-// effects are what is to be written with the commit.
+// effects are what is to be written with the commit of a batch.
 func (m *memory[T]) effects() (e projection.Effects, err error) {
-	if m.fresh {
+	first := m.fresh && !m.made
+	if first {
 		e.Before = []tier.Output{tier.Delete(m.state)}
 	}
-	if m.fresh || m.ticked {
+	if first || m.ticked {
 		text, err := json.Marshal(m.clock)
 		if err != nil {
 			return e, err
@@ -183,17 +185,14 @@ func (m *memory[T]) effects() (e projection.Effects, err error) {
 			return e, fmt.Errorf("stage: state %s: %w", m.state, err)
 		}
 		e.After = append(e.After, tier.HashSet(m.state, c.id, string(text)))
+		c.dirty, c.stored = false, true
 	}
+	m.made, m.ticked, m.dirty, m.removed = true, false, m.dirty[:0], m.removed[:0]
 	return e, nil
 }
 
-// committed notes that the effects were written.
-func (m *memory[T]) committed() {
-	for _, c := range m.dirty {
-		c.dirty, c.stored = false, true
-	}
-	m.dirty, m.removed, m.fresh, m.ticked = m.dirty[:0], m.removed[:0], false, false
-}
+// committed notes that the effects of a batch were written.
+func (m *memory[T]) committed() { m.fresh = false }
 
 // dueHeap has the cell that ends first on top, of those that end together the one with the lowest tie.
 type dueHeap[T any] []*cell[T]

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -64,11 +65,10 @@ type lineSink struct {
 	out          io.Writer
 	metrics      *metrics
 
-	fresh   bool
-	file    *os.File
-	size    int64 // that is committed
-	written int   // messages, and bytes of the batch
-	bytes   int64
+	fresh bool
+	file  *os.File
+	size  int64 // with what was handled
+	open  []int // messages of batches that are not committed
 }
 
 // Begin implements projection.Process.
@@ -78,7 +78,7 @@ func (s *lineSink) Begin(_ context.Context, checkpoint codec.EntryID) error {
 	return nil
 }
 
-func (s *lineSink) open(ctx context.Context) error {
+func (s *lineSink) openFile(ctx context.Context) error {
 	s.size = 0
 	if !s.fresh {
 		fields, err := s.client.StateFields(ctx, s.scope, s.state, "bytes")
@@ -114,12 +114,12 @@ func (s *lineSink) open(ctx context.Context) error {
 // Handle implements projection.Process.
 func (s *lineSink) Handle(ctx context.Context, batch []consumer.Delivery) (e projection.Effects, err error) {
 	if s.out == nil && s.file == nil {
-		if err := s.open(ctx); err != nil {
+		if err := s.openFile(ctx); err != nil {
 			return e, err
 		}
 	}
 	var text []byte
-	s.written = 0
+	written := 0
 	for i := range batch {
 		d := &batch[i]
 		if d.Foreign() {
@@ -129,7 +129,7 @@ func (s *lineSink) Handle(ctx context.Context, batch []consumer.Delivery) (e pro
 		if d.Type == WatermarkType {
 			continue
 		}
-		s.written++
+		written++
 		line := d.Data
 		if s.whole {
 			if line, err = lineOf(&d.Record); err != nil {
@@ -138,6 +138,7 @@ func (s *lineSink) Handle(ctx context.Context, batch []consumer.Delivery) (e pro
 		}
 		text = append(append(text, line...), '\n')
 	}
+	s.open = append(s.open, written)
 	if s.out != nil {
 		_, err = s.out.Write(text)
 		return e, err
@@ -145,19 +146,20 @@ func (s *lineSink) Handle(ctx context.Context, batch []consumer.Delivery) (e pro
 	if _, err = s.file.WriteAt(text, s.size); err == nil {
 		err = s.file.Sync()
 	}
-	s.bytes = int64(len(text))
-	e.After = []tier.Output{tier.HashSet(s.state, "bytes", strconv.FormatInt(s.size+s.bytes, 10))}
+	s.size += int64(len(text))
+	e.After = []tier.Output{tier.HashSet(s.state, "bytes", strconv.FormatInt(s.size, 10))}
 	return e, err
 }
 
 // Committed implements projection.Process.
 func (s *lineSink) Committed() {
-	s.size, s.fresh = s.size+s.bytes, false
-	s.metrics.handled.Add(float64(s.written))
+	s.metrics.handled.Add(float64(s.open[0]))
+	s.fresh, s.open = false, slices.Delete(s.open, 0, 1)
 }
 
 // Forget implements projection.Process.
 func (s *lineSink) Forget() {
+	s.open = nil
 	if s.file != nil {
 		_ = s.file.Close()
 		s.file = nil

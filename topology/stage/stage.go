@@ -160,13 +160,17 @@ type process struct {
 	env     *env
 	outputs []string
 	metrics *metrics
-	dead    []projection.MessageError
-	handled int
+	dead    []projection.MessageError // of the last batch
+	open    []handled                 // batches that are not committed
 }
+
+// handled is what became of the messages of a batch.
+type handled struct{ well, dead int }
 
 // Begin implements projection.Process.
 func (p *process) Begin(_ context.Context, checkpoint codec.EntryID) error {
 	p.begin(checkpoint)
+	p.open = nil
 	return nil
 }
 
@@ -179,7 +183,7 @@ func (p *process) Handle(ctx context.Context, batch []consumer.Delivery) (projec
 	if err := p.prepare(ctx, p.env, batch); err != nil {
 		return projection.Effects{}, err
 	}
-	p.dead, p.handled = nil, len(batch)
+	p.dead = nil
 	bytes := 0
 	for i := range batch {
 		d := &batch[i]
@@ -199,6 +203,9 @@ func (p *process) Handle(ctx context.Context, batch []consumer.Delivery) (projec
 	}
 	e, err := p.effects()
 	e.Dead = p.dead
+	if err == nil {
+		p.open = append(p.open, handled{len(batch) - len(p.dead), len(p.dead)})
+	}
 	return e, err
 }
 
@@ -263,9 +270,13 @@ func watermarkOf(e *env) (*int64, error) {
 // Committed implements projection.Process.
 func (p *process) Committed() {
 	p.committed()
-	p.metrics.handled.Add(float64(p.handled - len(p.dead)))
-	p.metrics.dead.Add(float64(len(p.dead)))
+	p.metrics.handled.Add(float64(p.open[0].well))
+	p.metrics.dead.Add(float64(p.open[0].dead))
+	p.open = slices.Delete(p.open, 0, 1)
 }
 
 // Forget implements projection.Process.
-func (p *process) Forget() { p.forget() }
+func (p *process) Forget() {
+	p.forget()
+	p.open = nil
+}

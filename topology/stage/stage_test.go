@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -300,4 +301,48 @@ func TestAnotherWindow(t *testing.T) {
 	s, err = stage.New(b.client, "hours", cfg, stage.Options{})
 	require.NoError(t, err)
 	require.ErrorContains(t, s.Run(t.Context()), "was deleted by somebody")
+}
+
+// TestAhead: what is written with a batch is the same when the one before it is not committed yet, and when it is handled again.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	var batches [][]consumer.Delivery
+	for n := range 60 {
+		if n%6 == 0 {
+			batches = append(batches, nil)
+		}
+		kind := "deposit"
+		if n%3 == 2 {
+			kind = "withdraw"
+		}
+		at := codec.EntryID{Ms: uint64(1700000000000 + 10*n)}
+		m := codec.Message{Key: fmt.Sprint("k", n*7/3%4), Type: kind, Data: fmt.Appendf(nil, `{"account": "a%d", "cents": %d, "v": %d}`, n*7/4%5, n*7%11, n)}
+		last := len(batches) - 1
+		batches[last] = append(batches[last], consumer.Delivery{Record: codec.Record{ID: codec.ID{1}, Position: codec.Position{Entry: at}, Addr: at, Message: m}})
+	}
+	decide := accounts("s")
+	for _, c := range []struct {
+		name string
+		cfg  stage.Config
+	}{
+		{"dedupe", stage.Config{Dedupe: &stage.Dedupe{Key: "key", Within: duration(90 * time.Millisecond)}}},
+		{"dedupe of few", stage.Config{Dedupe: &stage.Dedupe{Key: "data.account", Within: duration(time.Minute), MaxKeys: 2}}},
+		{"throttle", stage.Config{Throttle: &stage.Throttle{Key: "key", Count: 2, Per: duration(90 * time.Millisecond)}}},
+		{"batch", stage.Config{Batch: &stage.Batch{Key: "key", Size: 4, Within: duration(150 * time.Millisecond)}}},
+		{"window", stage.Config{Window: &stage.Window{
+			Tumbling: duration(70 * time.Millisecond), Lateness: duration(20 * time.Millisecond), Values: map[string]stage.Aggregate{"n": {Count: true}, "sum": {Sum: "data.v"}},
+		}}},
+		{"session", stage.Config{Window: &stage.Window{Session: duration(30 * time.Millisecond), Key: "key", Values: map[string]stage.Aggregate{"n": {Count: true}}}}},
+		{"decide", stage.Config{Decide: decide.Decide}},
+	} {
+		c.cfg.From, c.cfg.To = "s/in", "s/out"
+		want, err := stage.Effects(c.cfg, "one by one", batches)
+		require.NoError(t, err, c.name)
+		require.NotEmpty(t, slices.Concat(want[2:]...), c.name)
+		for _, how := range []string{"ahead", "again"} {
+			have, err := stage.Effects(c.cfg, how, batches)
+			require.NoError(t, err, c.name)
+			require.Equal(t, want, have, "%s, %s", c.name, how)
+		}
+	}
 }

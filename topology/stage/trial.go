@@ -91,10 +91,12 @@ func (t *Trial) Try(ctx context.Context, r codec.Record) Tried {
 	if t.handle != nil {
 		err = t.handle(ctx, &batch[0])
 	} else {
-		if _, err = t.process.Handle(ctx, batch); err == nil && len(t.process.dead) > 0 {
-			err = t.process.dead[0].Err
+		if _, err = t.process.Handle(ctx, batch); err == nil {
+			t.process.Committed()
+			if len(t.process.dead) > 0 {
+				err = t.process.dead[0].Err
+			}
 		}
-		t.process.Committed()
 	}
 	if err != nil {
 		return Tried{Err: err}

@@ -41,16 +41,17 @@ type Config struct {
 	// wait for others; too many make what they share the bottleneck, and lengthen a stop.
 	Concurrency int
 	// MaxInFlight is how many messages may be fetched and not settled. Default 64 for each worker, at least 256, at most
-	// 2048; at least Concurrency, at most 65536. Of plain messages, 2048 at most are used, and a pack counts with
-	// all its messages, so that one pack may exceed the bound, and more once after packs have grown. Small, workers wait
-	// for the server; large, memory grows, messages wait here while other consumers are idle, and more is repeated after
-	// a crash. With slow handlers take a small multiple of Concurrency.
+	// 2048; more, up to 4096, while handlers do as many in a tenth of a second. At least Concurrency, at most 65536. Of plain
+	// messages, 2048 at most are used, and a pack counts with all its messages, so that one pack may exceed the bound, and
+	// more once after packs have grown. Small, workers wait for the server; large, memory grows, messages wait here while
+	// other consumers are idle, and more is repeated after a crash. With slow handlers take a small multiple of Concurrency.
 	MaxInFlight int
 	// MaxInFlightBytes is how much the messages may weigh that are fetched and not settled, with 512 bytes for each beside
-	// its own. Default 64 MiB. It is not passed by more than one fetch, of at most 512 entries, and how many are asked for
-	// follows what the largest of late weighed: so the worst is one fetch of 512 large entries where there were small ones
-	// before, and an entry above the bound, which comes alone. A Go program needs up to twice that (GOGC). Small
-	// messages lie together in pieces of 8 KiB, which one that a handler keeps keeps whole. Small, large messages come one by one; large, memory grows.
+	// its own. Default 64 MiB. It is not passed by more than two fetches, of at most 512 entries, and how many are asked for
+	// follows what the largest of late weighed: so the worst is two fetches of 512 large entries where there were small ones
+	// before, and an entry above the bound, which comes alone. A Go program needs up to twice that (GOGC). Small messages lie
+	// together in pieces of 8 KiB, which one that a handler keeps keeps whole. Small, large messages come one by one; large,
+	// memory grows.
 	MaxInFlightBytes int
 	// MaxDeliveries is how often a message is delivered at most; then it goes to the group's dead letters. Default 20, with
 	// the other defaults a bit more than two hours; below 0: without end. Deliveries that a crash has ended count, those that
@@ -84,6 +85,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer receives the metrics. Nil is fine. Consumers of one process may share one.
 	Registerer prometheus.Registerer
+
+	paced bool // MaxInFlight is the least, see pace
 }
 
 func (c *Config) setDefaults() {
@@ -97,6 +100,7 @@ func (c *Config) setDefaults() {
 		}
 	}
 	if c.MaxInFlight == 0 {
+		c.paced = true
 		c.MaxInFlight = max(c.Concurrency, min(maxInFlight, c.Concurrency*c.BatchSize), min(maxDefaultInFlight, max(minDefaultInFlight, inFlightPerWorker*c.Concurrency)))
 	}
 	if c.MaxInFlightBytes == 0 {

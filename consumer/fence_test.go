@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -165,6 +166,65 @@ func TestLateReply(t *testing.T) {
 		close(leave)
 		counted(t, reg, 1, "echomq_consumer_settled_entries_total", "", "")
 		require.Equal(t, map[string]int{b.member.Name(): 1}, s.holders())
+		require.Empty(t, handled)
+		close(let)
+		s.settled(patience)
+	})
+}
+
+// The same while a second read is on its way: neither what came nor what comes after it is handled, and the new number is asked for when
+// both are here.
+func TestLateReplyOfReadsAhead(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		const first, second = 1 + 128, 128 // one, of unknown size, and shares of a quarter
+		s := newStage(t, server)
+		s.append(first+second, 1)
+		reg := prometheus.NewRegistry()
+		a := newPuppet(s.source())
+		arrived, deliver := make(chan struct{}), make(chan struct{})
+		refused := make(chan struct{}, 10)
+		var syncs atomic.Int32
+		a.after = func(call string, err error) error {
+			switch {
+			case errors.Is(err, tier.ErrFenced):
+				refused <- struct{}{}
+			case call == "read, more is on its way":
+				close(arrived) // which it is once
+				<-deliver
+			case call == "sync":
+				syncs.Add(1)
+			}
+			return err
+		}
+		handled, leave := make(chan string, first+second), make(chan struct{})
+		s.run(a, func(_ context.Context, d *consumer.Delivery) error {
+			handled <- d.Position.String()
+			<-leave
+			return nil
+		}, consumer.Config{Concurrency: 2, MaxInFlight: 512, Registerer: reg})
+		get(t, handled)
+		get(t, arrived)
+		tiertest.Eventually(t, patience, func() (bool, string) { return s.pending() == first+second, "not on its way" })
+		b := newPuppet(s.source())
+		owns, let := make(chan string, first+second), make(chan struct{})
+		s.run(b, func(_ context.Context, d *consumer.Delivery) error {
+			owns <- d.Position.String()
+			<-let
+			return nil
+		}, consumer.Config{Concurrency: 4})
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			return s.holders()[b.member.Name()] == first-1+second, fmt.Sprint(s.holders())
+		})
+		get(t, owns)
+		get(t, refused)
+		asked := syncs.Load()
+		close(deliver)
+		counted(t, reg, first-1+second, "echomq_consumer_lost_entries_total", "cause", "lease")
+		require.Greater(t, syncs.Load(), asked)
+		close(leave)
+		counted(t, reg, 1, "echomq_consumer_settled_entries_total", "", "")
+		require.Equal(t, map[string]int{b.member.Name(): first - 1 + second}, s.holders())
 		require.Empty(t, handled)
 		close(let)
 		s.settled(patience)

@@ -23,6 +23,11 @@ const (
 // promised.
 type fetcher struct {
 	*run
+	pace    pace
+	hands   int         // messages that workers can have at once
+	ahead   aheadReader // the member; nil: it cannot
+	plenty  bool        // the last read brought all that it had asked for
+	coming  int         // entries that were asked for ahead
 	look    look
 	size    size // of entries, of late
 	failed  int  // reads in a row
@@ -33,7 +38,8 @@ type fetcher struct {
 }
 
 func (r *run) fetchLoop() {
-	f := fetcher{run: r}
+	f := fetcher{run: r, pace: newPace(&r.cfg), hands: r.cfg.Concurrency * max(1, r.cfg.BatchSize)}
+	f.ahead, _ = r.member.(aheadReader)
 	for f.fetching.Err() == nil {
 		if !f.step() {
 			return
@@ -67,12 +73,12 @@ func (f *fetcher) step() bool {
 		}
 		room, due = f.ask()
 	}
-	if !f.paused && room.worthReading(f.cfg.MaxInFlight, f.cfg.MaxInFlightBytes) {
+	if !f.paused && room.worthReading(f.pace.bound, f.cfg.MaxInFlightBytes) {
 		wait := busyWait
 		if room.idle {
 			wait = f.idleWait
 		}
-		return f.read(room.entries(room.read, f.size), f.look.cutShort(wait, time.Now(), due.first()))
+		return f.read(f.share(room), f.look.cutShort(wait, time.Now(), due.first()))
 	}
 	f.await(due, room)
 	return true
@@ -96,7 +102,10 @@ func isPast(at time.Time) bool { return !at.IsZero() && !at.After(time.Now()) }
 
 // ask returns how much room there is, and what is due when. While the group is paused, nothing is.
 func (f *fetcher) ask() (r room, d due) {
-	f.desk.ask(func(t *tracker) { r, d = t.room(f.cfg.Concurrency*max(1, f.cfg.BatchSize)), due{t.due, t.next} })
+	f.desk.ask(func(t *tracker) {
+		t.max = f.pace.follow(time.Now(), t.ended)
+		r, d = t.room(f.hands), due{t.due, t.next}
+	})
 	if f.paused {
 		d = due{}
 	}
@@ -140,23 +149,32 @@ func (f *fetcher) read(n int, wait time.Duration) bool {
 	return true
 }
 
+// readOnce reads, and goes on while more is on its way. What comes after a refusal is doubtful: it waits for a Sync, and the Sync until
+// nothing is on its way.
 func (f *fetcher) readOnce(n int, wait time.Duration) (ok bool, err error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
 	if f.unlearned() {
 		return true, nil
 	}
-	leased, err := f.member.Read(f.calls, n, wait)
-	if err != nil {
-		return false, err
+	var doubtful []tier.Leased
+	for more := true; more; n, wait = f.coming, 0 {
+		var leased []tier.Leased
+		if leased, more, err = f.readAhead(n, wait); err != nil {
+			return false, err
+		}
+		f.size.learn(leased)
+		f.noticeRewind(leased)
+		if len(leased) > 0 && f.fenced.Load() {
+			doubtful = appendKept(doubtful, leased)
+			continue
+		}
+		f.closeIfStopping()
+		f.desk.takeNew(leased)
 	}
-	f.size.learn(leased)
-	f.noticeRewind(leased)
-	if len(leased) > 0 && f.fenced.Load() {
-		return f.recover(leased), nil
+	if len(doubtful) > 0 {
+		return f.recover(doubtful), nil
 	}
-	f.closeIfStopping()
-	f.desk.takeNew(leased)
 	return true, nil
 }
 

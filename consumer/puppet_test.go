@@ -54,7 +54,10 @@ func (p *puppet) Join(ctx context.Context, prefix string) (consumer.Member, erro
 		return nil, err
 	}
 	p.member = m
-	return pulled{Member: m, p: p}, nil
+	if ahead, ok := m.(aheadReader); ok {
+		return pulledAhead{pulled{m, p}, ahead}, nil
+	}
+	return pulled{m, p}, nil
 }
 
 func (p *puppet) call(ctx context.Context, name string, f func() error) error {
@@ -82,6 +85,30 @@ func (p *puppet) call(ctx context.Context, name string, f func() error) error {
 type pulled struct {
 	consumer.Member
 	p *puppet
+}
+
+type aheadReader interface {
+	ReadAhead(ctx context.Context, n int, wait time.Duration, next func() int) (leased []tier.Leased, more bool, err error)
+}
+
+// pulledAhead reads ahead; that more is on its way is a call of its own.
+type pulledAhead struct {
+	pulled
+	ahead aheadReader
+}
+
+func (m pulledAhead) ReadAhead(ctx context.Context, n int, wait time.Duration, next func() int) (out []tier.Leased, more bool, err error) {
+	err = m.p.call(ctx, "read", func() error {
+		out, more, err = m.ahead.ReadAhead(ctx, n, wait, next)
+		return err
+	})
+	if err == nil && more {
+		err = m.p.call(ctx, "read, more is on its way", func() error { return nil })
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return out, more, nil
 }
 
 func (m pulled) Read(ctx context.Context, n int, wait time.Duration) (out []tier.Leased, err error) {

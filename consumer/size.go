@@ -43,6 +43,15 @@ func (r room) worthReading(messages, bytes int) bool {
 	return r.read > 0 && (r.hungry || 4*r.messages >= messages && 4*r.bytes >= bytes)
 }
 
+// without is the room that is left when n entries have come, with which workers do not run dry.
+func (r room) without(n int, s size) room {
+	r.messages = max(0, r.messages-n*s.messages)
+	r.bytes = max(0, r.bytes-n*s.bytes)
+	r.read = min(r.read-n, r.messages)
+	r.hungry = false
+	return r
+}
+
 // weightOf is what an entry takes here.
 func weightOf(l *tier.Leased) int { return l.Bytes + perMessage*len(l.Records) }
 

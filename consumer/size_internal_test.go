@@ -34,6 +34,10 @@ func TestFetchSizes(t *testing.T) {
 	require.False(t, room{messages: 3, read: 3, bytes: 100}.worthReading(100, 100))
 	require.True(t, room{messages: 25, read: 25, bytes: 100}.worthReading(100, 100))
 	require.False(t, room{messages: 25, read: 25, bytes: 3}.worthReading(100, 100))
+
+	two := size{messages: 2, bytes: 30}
+	require.Equal(t, room{messages: 80, read: 80, take: 100, bytes: 700}, room{messages: 100, read: 100, take: 100, bytes: 1000, hungry: true}.without(10, two))
+	require.False(t, room{messages: 100, read: 100, bytes: 1000}.without(50, two).worthReading(100, 1000), "all room is taken by what comes")
 }
 
 // B70: as many are asked for as fit by bytes, and never more than one fetch may bring.

@@ -73,6 +73,11 @@ type parkedTeller interface {
 	Parked(ctx context.Context, stay func(context.Context) error) ([]tier.Parked, error)
 }
 
+// aheadReader is what a Member is, too, that can ask for entries while others come, see [stream.Member.ReadAhead].
+type aheadReader interface {
+	ReadAhead(ctx context.Context, n int, wait time.Duration, next func() int) (leased []tier.Leased, more bool, err error)
+}
+
 // Group is a group of a stream as a Source. Joining creates the group if there is none.
 func Group(g *stream.Group) Source {
 	if g == nil {

@@ -27,6 +27,7 @@ type tracker struct {
 	next        time.Time                   // when the first parked entry of the group is due, as far as is known here; zero: none
 	suspects    int                         // in flight
 	messages    int                         // of flights
+	ended       int                         // messages of all flights that are none any more
 	bytes       int                         // that they weigh
 	waiting     fifo[*flight]               // with messages that no worker was given
 	through     []*flight                   // waiting for the settler
@@ -175,6 +176,7 @@ func (t *tracker) forget(f *flight) bool {
 	}
 	t.flights.remove(f)
 	t.messages -= len(f.messages)
+	t.ended += len(f.messages)
 	t.bytes -= f.weight
 	if f.suspect {
 		t.suspects--

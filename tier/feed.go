@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,7 +28,8 @@ type Feed struct {
 	conn   net.Conn // nil: none yet, or the last one failed
 	in     *bufio.Reader
 	out    []byte
-	busy   bool // a read is under way, which has conn, in and out
+	busy   bool // a read is under way, which has conn, in, out and ahead
+	ahead  bool // the reply to a read that was asked for ahead is to come
 	closed bool // or of no use: it answers what is not understood
 }
 
@@ -49,34 +51,58 @@ func (f *Feed) Close() {
 // Read reads up to n entries after an id, waiting up to wait for the first; none when there are none. The command, XREAD or XREADGROUP,
 // is given up to where its options come; of the latter the id ">" is what nobody was given. Errors and contexts are those of Client.Wait.
 func (f *Feed) Read(ctx context.Context, p *Page, n int, wait time.Duration, after string, command ...string) error {
-	command = append(command, "COUNT", strconv.Itoa(n))
-	if wait = wait.Truncate(time.Millisecond); wait > 0 {
-		command = append(command, "BLOCK", strconv.FormatInt(wait.Milliseconds(), 10))
+	_, err := f.ReadAhead(ctx, p, n, wait, nil, after, command...)
+	return err
+}
+
+// ReadAhead is Read by the one goroutine that reads ahead: when entries begin to come, next is called, and as many as it says are asked for
+// at once, so that the server is at work while these are read. More tells that some were; the next ReadAhead brings them, if there are any,
+// in place of others. After an error nothing is to come any more: what was asked for ahead may have been given out, or will be.
+func (f *Feed) ReadAhead(
+	ctx context.Context, p *Page, n int, wait time.Duration, next func() int, after string, command ...string,
+) (more bool, err error) {
+	words := func(n int, wait time.Duration) []string {
+		words := append(slices.Clip(command), "COUNT", strconv.Itoa(n))
+		if wait > 0 {
+			words = append(words, "BLOCK", strconv.FormatInt(wait.Milliseconds(), 10))
+		}
+		return append(words, "STREAMS", f.key, after)
 	}
-	if done, err := f.ask(ctx, p, wait, command[0], append(append(command, "STREAMS"), f.key, after)); done {
-		return err
+	var then func() []string
+	if next != nil {
+		then = func() []string {
+			if n := next(); n > 0 {
+				return words(n, 0)
+			}
+			return nil
+		}
 	}
-	cmd := f.client.B().Arbitrary(append(command, "STREAMS")...).Keys(f.key).Args(after)
+	wait = wait.Truncate(time.Millisecond)
+	asked := words(n, wait)
+	if done, more, err := f.ask(ctx, p, wait, asked, then); done {
+		return more, err
+	}
+	at := len(asked) - 2 // the key
+	cmd := f.client.B().Arbitrary(asked[:at]...).Keys(f.key).Args(after)
 	var m rueidis.RedisMessage
-	var err error
 	if wait > 0 {
 		m, err = f.client.Wait(ctx, f.key, wait, cmd.Blocking())
 	} else {
 		m, err = f.client.Do(ctx, f.key, cmd.Build())
 	}
 	if rueidis.IsRedisNil(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	return p.readStreams(m)
+	return false, p.readStreams(m)
 }
 
 // Range reads up to n entries from one id to another, both included, "-" and "+" being the ends, as XRANGE does. Errors are those of Client.Do.
 func (f *Feed) Range(ctx context.Context, p *Page, from, to string, n int) error {
 	count := strconv.Itoa(n)
-	if done, err := f.ask(ctx, p, 0, rangeCommand, []string{rangeCommand, f.key, from, to, "COUNT", count}); done {
+	if done, _, err := f.ask(ctx, p, 0, []string{rangeCommand, f.key, from, to, "COUNT", count}, nil); done {
 		return err
 	}
 	m, err := f.client.Do(ctx, f.key, f.client.B().Arbitrary(rangeCommand).Keys(f.key).Args(from, to, "COUNT", count).Build())
@@ -89,51 +115,67 @@ func (f *Feed) Range(ctx context.Context, p *Page, from, to string, n int) error
 // rangeCommand gives nothing to anybody, so it is cut off at the end of its context.
 const rangeCommand = "XRANGE"
 
-// ask sends a command over the feed's connection and reads the reply. Done is false when the client has to be asked.
-func (f *Feed) ask(ctx context.Context, p *Page, wait time.Duration, op string, words []string) (done bool, err error) {
+// ask sends a command over the feed's connection and reads the reply; or the one to what then has asked for the last time, if there is a
+// then. Done is false when the client has to be asked.
+func (f *Feed) ask(ctx context.Context, p *Page, wait time.Duration, words []string, then func() []string) (done, more bool, err error) {
 	p.begin(0)
+	op := words[0]
 	if err := ctx.Err(); err != nil {
-		return true, Wrap(op, f.key, err)
+		f.Abandon()
+		return true, false, Wrap(op, f.key, err)
 	}
-	if !f.begin(ctx) {
-		return false, nil
+	if ok, err := f.begin(ctx, then != nil); !ok {
+		return err != nil, false, Wrap(op, f.key, err)
 	}
 	if op == rangeCommand {
 		conn := f.conn
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
-		err = f.talk(p, wait, words)
+		err = f.talk(p, wait, words, then)
 		if !stop() {
 			err = ctx.Err()
 		}
 	} else {
-		err = f.talk(p, wait, words)
+		err = f.talk(p, wait, words, then)
 	}
-	f.end(err)
+	more = f.end(err)
 	switch {
-	case errors.As(err, new(Refusal)):
-		return false, nil
+	case errors.As(err, new(Refusal)): // nothing was asked for ahead then
+		return false, false, nil
 	case err != nil && f.client.closed.Load():
 		err = rueidis.ErrClosing
 	}
-	return true, Wrap(op, f.key, err)
+	return true, more, Wrap(op, f.key, err)
 }
 
-// begin connects, if need be. False: another reads, or there is no connection.
-func (f *Feed) begin(ctx context.Context) bool {
+// Abandon gives up what was asked for ahead, with its connection.
+func (f *Feed) Abandon() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.busy || f.closed || f.client.closed.Load() {
-		return false
-	}
-	if f.conn != nil && f.at != primary(f.client.pipe) {
+	if !f.busy && f.ahead {
 		f.drop()
 	}
+}
+
+// begin connects, if need be. False without an error: another reads, or there is no connection. What was asked for ahead is for who
+// reads ahead.
+func (f *Feed) begin(ctx context.Context, readsAhead bool) (ok bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.busy || f.closed || f.ahead && !readsAhead || f.client.closed.Load() {
+		return false, nil
+	}
+	if f.conn != nil && f.at != primary(f.client.pipe) {
+		lost := f.ahead
+		if f.drop(); lost {
+			return false, errors.New("what was asked for ahead went with its server")
+		}
+	}
 	f.busy = f.conn != nil || f.connect(ctx)
-	return f.busy
+	return f.busy, nil
 }
 
 // end drops a connection that has failed, or is wanted no more. Where the server has refused, the key may be another node's.
-func (f *Feed) end(err error) {
+func (f *Feed) end(err error) (more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.busy = false
@@ -143,6 +185,7 @@ func (f *Feed) end(err error) {
 	if f.closed = f.closed || errors.Is(err, errReply); f.closed || err != nil {
 		f.drop()
 	}
+	return f.ahead
 }
 
 func (f *Feed) connect(ctx context.Context) bool {
@@ -173,13 +216,13 @@ func (f *Feed) connect(ctx context.Context) bool {
 func (f *Feed) drop() {
 	if f.conn != nil {
 		f.conn.Close()
-		f.conn, f.in = nil, nil
+		f.conn, f.in, f.ahead = nil, nil, false
 		f.client.dedicated.Delete(f)
 	}
 }
 
-// talk sends words, and reads the reply.
-func (f *Feed) talk(p *Page, wait time.Duration, words []string) error {
+// talk sends words, unless a reply is to come, and reads it. When entries begin to come, what then says is sent.
+func (f *Feed) talk(p *Page, wait time.Duration, words []string, then func() []string) error {
 	most := f.client.opts.CallTimeout
 	if wait > 0 {
 		most = wait + min(waitMargin, most)
@@ -187,9 +230,31 @@ func (f *Feed) talk(p *Page, wait time.Duration, words []string) error {
 	if err := f.conn.SetDeadline(time.Now().Add(most)); err != nil {
 		return err
 	}
-	f.out = AppendCommand(f.out[:0], words...)
-	if _, err := f.conn.Write(f.out); err != nil {
-		return err
+	if !f.ahead {
+		if err := f.send(words); err != nil {
+			return err
+		}
+	}
+	f.ahead = false
+	if then != nil {
+		mark, err := f.in.Peek(2)
+		if err != nil {
+			return err
+		}
+		if string(mark) == "*1" { // of one stream: there are entries
+			if next := then(); next != nil {
+				if err := f.send(next); err != nil {
+					return err
+				}
+				f.ahead = true
+			}
+		}
 	}
 	return p.readReply(f.in, words[0] == rangeCommand)
+}
+
+func (f *Feed) send(words []string) error {
+	f.out = AppendCommand(f.out[:0], words...)
+	_, err := f.conn.Write(f.out)
+	return err
 }

@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,86 @@ func TestAFeedsReadIsNotCutOff(t *testing.T) {
 		require.Equal(t, w.want[len(w.want)-1:], p.Entries)
 		require.False(t, w.feed.Connected())
 	})
+}
+
+// readAhead reads as a consumer of the group that wants so many more.
+func (f *fed) readAhead(p *tier.Page, n int, next func() int) (more bool, err error) {
+	return f.feed.ReadAhead(f.ctx, p, n, 0, next, ">", "XREADGROUP", "GROUP", fedGroup, "c")
+}
+
+// gives waits until so many entries have been given out.
+func (f *fed) gives(n int) {
+	f.t.Helper()
+	tiertest.Eventually(f.t, soon, func() (bool, string) {
+		pending, err := f.raw.Do(f.ctx, f.raw.B().Xpending().Key(f.log).Group(fedGroup).Build()).ToArray()
+		require.NoError(f.t, err)
+		given, err := pending[0].AsInt64()
+		require.NoError(f.t, err)
+		return int(given) == n, strconv.Itoa(int(given))
+	})
+}
+
+// What is asked for ahead is given out while the reply before it is read, comes next, and to who reads ahead only.
+func TestAFeedReadsAhead(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		w := newFed(t, f, f.client)
+		var p, other tier.Page
+		for _, c := range []struct{ ask, next, from, to, given int }{
+			{2, 3, 0, 2, 5}, {9, 1, 2, 5, 6}, {9, 0, 5, 6, 6}, {2, 9, 6, 8, 9}, {1, 9, 8, 9, 9},
+		} {
+			more, err := w.readAhead(&p, c.ask, func() int { return c.next })
+			require.NoError(t, err)
+			require.Equal(t, w.want[c.from:c.to], p.Entries)
+			require.Equal(t, c.next > 0, more)
+			w.gives(c.given)
+			require.NoError(t, w.feed.Read(f.ctx, &other, 100, 0, "0", "XREAD"))
+			require.Equal(t, w.want, other.Entries)
+		}
+		more, err := w.readAhead(&p, 9, func() int { t.Error("there is nothing to come meanwhile"); return 9 })
+		require.NoError(t, err)
+		require.False(t, more)
+		require.Empty(t, p.Entries)
+		require.True(t, w.feed.Connected())
+	})
+}
+
+// What was asked for ahead and cannot come any more is told of, and the feed goes on after it.
+func TestAFeedLosesWhatItAskedFor(t *testing.T) {
+	s := tiertest.Shared(t, tiertest.Valkey)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		drop int // replies
+		ctx  context.Context
+		err  *tier.Class
+	}{
+		"with its connection": {1, t.Context(), tier.ErrNetwork},
+		"with its context":    {0, over, tier.ErrCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := tiertest.NewProxy(t, s)
+			f := setUpThrough(t, s, proxy)
+			w := newFed(t, f, f.client)
+			var p tier.Page
+			more, err := w.readAhead(&p, 2, func() int {
+				proxy.DropReplies(c.drop, func(cmd []string) bool { return cmd[0] == "XREADGROUP" })
+				return 3
+			})
+			require.NoError(t, err)
+			require.True(t, more)
+			w.gives(5)
+			f.ctx = c.ctx
+			more, err = w.readAhead(&p, 9, func() int { t.Error("asked"); return 9 })
+			require.ErrorIs(t, err, c.err)
+			require.False(t, more)
+			f.ctx = t.Context()
+			more, err = w.readAhead(&p, 9, func() int { return 0 })
+			require.NoError(t, err)
+			require.False(t, more)
+			require.Equal(t, w.want[5:], p.Entries)
+		})
+	}
 }
 
 // What gives nothing to anybody ends with its context, whatever the server does.

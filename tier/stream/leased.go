@@ -14,7 +14,8 @@ import (
 type fetch struct {
 	tier.Page
 	leased  []tier.Leased
-	records []codec.Record // of plain entries
+	records []codec.Record
+	had     int // messages, the last time
 }
 
 // clear lets go of what the fetch held.
@@ -48,9 +49,10 @@ func (p *place) decode(ctx context.Context, f *fetch, deliveries map[codec.Entry
 	}
 	asked := ask == nil
 	f.leased = slices.Grow(f.leased[:0], len(f.Entries))
-	f.records = slices.Grow(f.records[:0], len(f.Entries))[:len(f.Entries)]
-	for i, e := range f.Entries {
-		records := p.records(f.records[i:i:i+1], e) // one finds room there, the messages of a pack do not
+	f.records = slices.Grow(f.records[:0], max(f.had, len(f.Entries)))
+	f.had = 0
+	for _, e := range f.Entries {
+		records := f.keep(p.records(f.records[len(f.records):], e))
 		if len(records) > 1 && records[0].Addr.Compare(start) < 0 && !asked {
 			asked = true // the group may have been reset since
 			var err error
@@ -68,6 +70,15 @@ func (p *place) decode(ctx context.Context, f *fetch, deliveries map[codec.Entry
 		f.leased = append(f.leased, l)
 	}
 	return nil
+}
+
+// keep takes in the records that were appended to the free end of the memory, unless there was no room for them.
+func (f *fetch) keep(records []codec.Record) []codec.Record {
+	f.had += len(records)
+	if n := len(f.records) + len(records); n <= cap(f.records) && &records[0] == &f.records[:n][n-len(records)] {
+		f.records = f.records[:n]
+	}
+	return slices.Clip(records)
 }
 
 func (m *Member) begins() codec.EntryID {

@@ -65,6 +65,12 @@ func (p *Page) readStreams(m rueidis.RedisMessage) error {
 	return nil
 }
 
+// Page reads one reply, of XREADGROUP or XREAD with one stream, into a page, as it reads Value.
+func (c *Conn) Page(p *Page) error {
+	p.begin(0)
+	return p.readReply(c.in, false)
+}
+
 // Clear lets go of what the page held.
 func (p *Page) Clear() {
 	clear(p.Entries)

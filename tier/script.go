@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -162,6 +163,12 @@ func (c *Client) evalsha(call Call) rueidis.Completed {
 func (c *Client) eval(call Call) rueidis.Completed {
 	keys := c.keys(call)
 	return c.pipe.B().Eval().Script(call.Script.Source).Numkeys(int64(len(keys))).Key(keys...).Arg(call.Args...).Build()
+}
+
+// Words are the call by its digest, as it goes over a connection of its own.
+func (c *Client) Words(call Call) []string {
+	keys := c.keys(call)
+	return slices.Concat([]string{"EVALSHA", call.Script.sha, strconv.Itoa(len(keys))}, keys, call.Args)
 }
 
 // keys are those of the call, and where it is to run at rest only, one that never exists.

@@ -1,6 +1,9 @@
 package queue
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Lags says that the server's clock is behind this process's.
 func (m *Member) Lags(d time.Duration) {
@@ -18,4 +21,13 @@ func (m *Member) Jump(d time.Duration) {
 			*at = at.Add(-d)
 		}
 	}
+}
+
+// Direct has the member take the short way whenever it can, from its first settle on.
+func (m *Member) Direct(ctx context.Context) {
+	for _, d := range []*direct{&m.claims, &m.settles} {
+		d.least, d.pauses = 1, 0
+	}
+	m.allowed.Store(settleScript, true)
+	m.openSettles(ctx)
 }

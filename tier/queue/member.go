@@ -27,12 +27,15 @@ type Member struct {
 
 	lost    atomic.Bool // a lane has no group: Rebuild makes it
 	allowed sync.Map    // scripts that have run: the rights that they need are there
+	claims  direct
+	settles direct
 
 	mu     sync.Mutex
 	number string                   // as the hash of workers had it at the last Sync
 	clock  clock                    // as of the last Sync or claim
 	held   holdings                 // by the job
 	ring   []string                 // lanes to declare at the next claim
+	sole   string                   // the lane that had the ring for itself at the last claim, and more than was wanted; "": none
 	known  outlook                  // as of the last claim
 	look   sight                    // of the look under way
 	told   map[codec.EntryID]string // jobs that are cancelled, and why, since Cancelled was asked

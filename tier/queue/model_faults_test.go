@@ -14,7 +14,7 @@ import (
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
-// faultKind is what becomes of a script.
+// faultKind is what becomes of a script, or of a transaction.
 type faultKind int
 
 const (
@@ -42,7 +42,7 @@ func newFault(proxy *tiertest.Proxy) *fault {
 func (f *fault) meets(kind faultKind, cmd []string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.kind != kind || f.hit || !strings.HasPrefix(cmd[0], "EVAL") {
+	if f.kind != kind || f.hit || !strings.HasPrefix(cmd[0], "EVAL") && cmd[0] != "EXEC" {
 		return false
 	}
 	f.left--

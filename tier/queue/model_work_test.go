@@ -24,6 +24,9 @@ func (m *model) joins() {
 		return err
 	})
 	require.NoError(m.t, err)
+	if rapid.SampledFrom([]bool{true, true, false}).Draw(m.t, "direct") {
+		member.Direct(m.f.ctx)
+	}
 	m.twin.workers = append(m.twin.workers, &twinWorker{Member: member, holds: map[codec.EntryID]*twinTask{}})
 }
 

@@ -129,6 +129,9 @@ type claim struct {
 }
 
 func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
+	if c, ran, err := m.claimDirect(ctx, n); ran || err != nil {
+		return c, err
+	}
 	q := m.workers.queue
 	m.mu.Lock()
 	lanes := m.ring
@@ -174,8 +177,12 @@ func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
 	c.more = slices.ContainsFunc(ring, func(lane string) bool { return !slices.Contains(lanes, lane) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.sole = ""
 	if m.clock = clock; all {
 		m.ring = ring
+		if len(ring) == 1 && len(lanes) == 1 && len(jobs) == n && lanes[0] == ring[0] {
+			m.sole = ring[0]
+		}
 	}
 	m.known = outlook{at: now, paused: c.paused, due: after(now, parts[3]), look: after(now, parts[4])}
 	c.due = !m.known.due.IsZero() && !now.Before(m.known.due)
@@ -218,6 +225,7 @@ func readTurns(lanes []string, m rueidis.RedisMessage) ([]leasedJob, error) {
 		job leasedJob
 	}
 	var turns []turn
+	var records []codec.Record
 	for _, group := range groups {
 		parts, err := tier.Parts("claim", group, 4)
 		if err != nil {
@@ -230,6 +238,7 @@ func readTurns(lanes []string, m rueidis.RedisMessage) ([]leasedJob, error) {
 		if err := cmp.Or(err1, err2, err3, err4); err != nil {
 			return nil, err
 		}
+		records = make([]codec.Record, 0, len(list)/4)
 		if lane < 1 || int(lane) > len(lanes) {
 			return nil, fmt.Errorf("queue: claim: there is no lane %d among %d", lane, len(lanes))
 		}
@@ -246,7 +255,7 @@ func readTurns(lanes []string, m rueidis.RedisMessage) ([]leasedJob, error) {
 					return nil, err
 				}
 			}
-			job, ok := readJob(lanes[lane-1], entry, fields, 1)
+			job, ok := readJob(&records, lanes[lane-1], entry, fields, 1)
 			if at += 1 / weight; ok {
 				turns = append(turns, turn{at, job})
 			}
@@ -273,12 +282,12 @@ func readEntry(lane string, m rueidis.RedisMessage, deliveries int) (j leasedJob
 	if err := cmp.Or(err1, err2); err != nil {
 		return j, false, err
 	}
-	j, ok = readJob(lane, entry, fields, deliveries)
+	j, ok = readJob(new([]codec.Record), lane, entry, fields, deliveries)
 	return j, ok, nil
 }
 
-// readJob reads an entry of a lane; ok is false when it is none of ours: it stays pending.
-func readJob(lane, entry string, fields []string, deliveries int) (j leasedJob, ok bool) {
+// readJob reads an entry of a lane, whose record is added to those of the others; ok is false when it is none of ours: it stays pending.
+func readJob(records *[]codec.Record, lane, entry string, fields []string, deliveries int) (j leasedJob, ok bool) {
 	base := 0
 	j.plain = true
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -304,7 +313,9 @@ func readJob(lane, entry string, fields []string, deliveries int) (j leasedJob, 
 	}
 	j.lane, j.entry, j.base = lane, entry, base
 	j.Entry, j.Deliveries = id.HostEntry(), base+deliveries
-	j.Records = jobs.Records(nil, codec.Entry{ID: j.Entry, Fields: fields})
+	at := len(*records)
+	*records = jobs.Records(*records, codec.Entry{ID: j.Entry, Fields: fields})
+	j.Records = slices.Clip((*records)[at:])
 	return j, true
 }
 

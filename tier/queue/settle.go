@@ -22,10 +22,22 @@ func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (settled i
 		}
 	}
 	entry := func(i int) codec.EntryID { return plain[i] }
-	q, now := m.workers.queue, time.Now()
-	keys, args := append(m.endKeys(), q.CancelledKey(), q.NotesKey(), q.QueueKey(), q.Events().LogKey(), q.ActiveKey()), append(m.identify(), m.asks(settleScript))
-	for _, l := range m.lanesOf(len(plain), entry) {
-		keys, args = append(keys, q.LaneKey(l.lane)), append(args, l.lane, strconv.Itoa(len(l.jobs)))
+	settled, ran, err := m.settleDirect(ctx, plain)
+	if !ran && err == nil {
+		settled, err = m.settleByScript(ctx, m.lanesOf(len(plain), entry))
+	}
+	if err == nil {
+		m.letGo(len(plain), entry)
+	} else {
+		m.settles.distrust()
+	}
+	return settled + len(rest), err
+}
+
+func (m *Member) settleByScript(ctx context.Context, lanes []byLane) (settled int, err error) {
+	now, args := time.Now(), append(m.identify(), m.asks(settleScript))
+	for _, l := range lanes {
+		args = append(args, l.lane, strconv.Itoa(len(l.jobs)))
 		for _, h := range l.jobs {
 			args = append(args, h.entry)
 		}
@@ -38,11 +50,16 @@ func (m *Member) Settle(ctx context.Context, entries []codec.EntryID) (settled i
 		}
 		args = append(args, string(had))
 	}
-	settled, err = m.fenced(ctx, settleScript, keys, args)
-	if err == nil {
-		m.letGo(len(plain), entry)
+	return m.fenced(ctx, settleScript, m.settleKeys(lanes), args)
+}
+
+func (m *Member) settleKeys(lanes []byLane) []string {
+	q := m.workers.queue
+	keys := append(m.endKeys(), q.CancelledKey(), q.NotesKey(), q.QueueKey(), q.Events().LogKey(), q.ActiveKey())
+	for _, l := range lanes {
+		keys = append(keys, q.LaneKey(l.lane))
 	}
-	return settled + len(rest), err
+	return keys
 }
 
 // apart tells jobs with which nothing is to be done but to end them from others.

@@ -75,7 +75,7 @@ func (w *Workers) Join(ctx context.Context, prefix string) (*Member, error) {
 	if err := tier.CheckName("worker", name); err != nil {
 		return nil, err
 	}
-	m := &Member{workers: w, name: name, held: holdings{}, ring: w.cfg.Lanes}
+	m := &Member{workers: w, name: name, held: holdings{}, ring: w.cfg.Lanes, claims: newDirect(w.client), settles: newDirect(w.client)}
 	s, err := m.syncLanes(ctx, nil) // of a new name there is nothing to be found
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Settles jobs that have no result: active -> done. A job that is not where the caller has it is left alone: it was settled by
--- an earlier sending, or is another's. An empty lane is deleted.
+-- an earlier sending, or is another's. An empty lane is deleted. A transaction that has settled jobs calls it for no jobs, to see to the lanes.
 -- At rest only: keys are touched again that it may have emptied.
 -- KEYS[1] workers  HASH  only looked at
 -- KEYS[2] jobs     HASH
@@ -87,7 +87,7 @@ end
 while at <= #ARGV do
   local log = KEYS[i]
   local name, n = ARGV[at], tonumber(ARGV[at + 1])
-  local rows = call('HMGET', jobs, unpack(ARGV, at + 2 + n, at + 1 + 2 * n))
+  local rows = n > 0 and call('HMGET', jobs, unpack(ARGV, at + 2 + n, at + 1 + 2 * n))
   local entries, ids, had = {}, {}, bound and string.gmatch(ARGV[at + 2 + 2 * n], '%S+')
   for k = 1, n do
     local ms = had and tonumber(had())
@@ -103,9 +103,9 @@ while at <= #ARGV do
     call('HDEL', jobs, unpack(ids))
     if warned then call('HDEL', told, unpack(ids)) end
     if noted then call('HDEL', notes, unpack(ids)) end
-    vacate(log, name)
-    if capped then pending[name] = call('EXISTS', log) == 1 and call('XPENDING', log, 'w')[1] or 0 end
   end
+  vacate(log, name)
+  if capped then pending[name] = call('EXISTS', log) == 1 and call('XPENDING', log, 'w')[1] or 0 end
   at, i = at + 3 + 2 * n, i + 1
 end
 -- wake begin: for each job that there is room for again a worker wakes, if a lane has its turn.

@@ -1,0 +1,199 @@
+package queue_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/queue"
+	"github.com/echomq/pipeline/tier/tiertest"
+)
+
+// short is a queue of one lane, and a member that takes the short way to it.
+type short struct {
+	*fixture
+	proxy *tiertest.Proxy
+	me    *queue.Member
+	ids   []codec.ID // of all jobs
+	mine  []tier.Leased
+}
+
+// newShort has claimed two jobs of ten, of which the second was claimed the short way.
+func newShort(t *testing.T, s *tiertest.Server) *short {
+	f, proxy := setUpProxied(t, s)
+	sh := &short{fixture: f, proxy: proxy, me: f.join(f.workers)}
+	sh.me.Direct(f.ctx)
+	sh.ids = f.enqueue(slices.Repeat([]string{"a"}, 10)...)
+	sh.mine = f.read(sh.me, 1)
+	sh.taken(1, func() { sh.mine = append(sh.mine, f.read(sh.me, 1)...) })
+	return sh
+}
+
+// taken says how many transactions there are of what is done.
+func (s *short) taken(transactions int, do func()) {
+	s.t.Helper()
+	before := s.proxy.Commands()
+	do()
+	after := s.proxy.Commands()
+	require.Equal(s.t, transactions, after["EXEC"]-before["EXEC"], "transactions")
+}
+
+// TestShortWay: many jobs are claimed and settled by transactions, one round trip each once there is one: in the order of the lane, each once, and with
+// the last one the lane is gone.
+func TestShortWay(t *testing.T) {
+	tiertest.EachPrivate(t, func(t *testing.T, s *tiertest.Server) {
+		sh := newShort(t, s)
+		require.Equal(t, sh.ids[:2], idsOf(sh.mine))
+		require.Equal(t, 1, sh.mine[1].Deliveries)
+		require.Equal(t, "1", string(sh.mine[1].Records[0].Data))
+		require.Equal(t, queue.Active, sh.get(sh.ids[1]).State)
+		require.NotEmpty(t, sh.text("ZSCORE", sh.queue.LeasedKey(), "a"))
+		require.Equal(t, "2", sh.text("ZSCORE", sh.queue.RingKey(), "a"))
+
+		sh.taken(1, func() { sh.settle(sh.me, sh.mine...) })
+		scripts := sh.proxy.Commands()["EVALSHA"]
+		sh.taken(3, func() {
+			sh.mine = sh.read(sh.me, 7)
+			sh.settle(sh.me, sh.mine[:3]...)
+			sh.settle(sh.me, sh.mine[3:]...)
+		})
+		require.Equal(t, 2, sh.proxy.Commands()["EVALSHA"]-scripts, "one in each settle")
+		require.Equal(t, sh.ids[2:9], idsOf(sh.mine))
+		sh.gone(sh.ids[:9]...)
+		sh.taken(2, func() {
+			leased, err := sh.me.Read(sh.ctx, 5, 0)
+			require.NoError(t, err)
+			require.Equal(t, sh.ids[9:], idsOf(leased))
+			require.Equal(t, "10", sh.text("ZSCORE", sh.queue.RingKey(), "a"), "the lane pays for what it was served")
+			sh.settle(sh.me, leased...)
+		})
+		require.Equal(t, "0", sh.text("EXISTS", sh.queue.LaneKey("a"), sh.queue.JobsKey(), sh.queue.LeasedKey()))
+		sh.none(sh.me)
+	})
+}
+
+// TestShortWayClosed: what is not plain any more, behind the back of an open transaction, goes by the scripts: nothing is given that should not be, and
+// nothing is left of what is settled.
+func TestShortWayClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*short) error
+		given  int
+	}{
+		"plain":       {func(*short) error { return nil }, 7},
+		"paused":      {func(s *short) error { return s.jobs.Pause(s.ctx) }, 0},
+		"lane paused": {func(s *short) error { return s.jobs.PauseLane(s.ctx, "a") }, 0},
+		"events":      {func(s *short) error { return s.jobs.DeclareEvents(s.ctx, 100) }, 7},
+		"rate":        {func(s *short) error { return s.jobs.Limit(s.ctx, queue.Rate{Jobs: 3, Per: time.Hour}) }, 3},
+		"lane's rate": {func(s *short) error {
+			_, err := s.jobs.LimitLane(s.ctx, "a", queue.Rate{Jobs: 3, Per: time.Hour})
+			return err
+		}, 3},
+		"ceiling":   {func(s *short) error { return s.jobs.SetCeiling(s.ctx, 5) }, 3},
+		"lane's":    {func(s *short) error { _, err := s.jobs.SetLane(s.ctx, "a", 1, 5); return err }, 3},
+		"note":      {func(s *short) error { return s.jobs.Progress(s.ctx, s.ids[0], []byte("half")) }, 7},
+		"cancelled": {func(s *short) error { _, err := s.jobs.Cancel(s.ctx, s.ids[0], "enough"); return err }, 7},
+		"unique key": {func(s *short) error {
+			_, err := s.jobs.Enqueue(s.ctx, queue.Job{Lane: "a", Unique: queue.Unique{Key: "k", Until: queue.UntilStarted}})
+			return err
+		}, 8},
+		"beat": {func(s *short) error { _, err := s.me.Renew(s.ctx, entriesOf(s.mine)); return err }, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShort(t, tiertest.Shared(t, tiertest.Valkey))
+			s.taken(1, func() { s.settle(s.me, s.mine[1]) })
+			s.mine = append(s.mine[:1], s.read(s.me, 1)...)
+			require.NoError(t, c.change(s))
+			leased, err := s.me.Read(s.ctx, 20, 0)
+			require.NoError(t, err)
+			require.Len(t, leased, c.given)
+			s.mine = append(s.mine, leased...)
+			s.settle(s.me, s.mine...)
+			require.Equal(t, "0", s.text("EXISTS", s.queue.NotesKey(), s.queue.CancelledKey(), s.queue.UniqueKey()))
+			if name == "events" {
+				done := slices.DeleteFunc(s.told(s.messages(codec.EntryID{})), func(e queue.Event) bool { return e.To != "done" })
+				require.Len(t, done, len(s.mine))
+			}
+		})
+	}
+}
+
+// TestShortWayFenced: of what another has taken over a member settles nothing, and is given nothing, before it has asked what is left to it.
+func TestShortWayFenced(t *testing.T) {
+	s := newShort(t, tiertest.Shared(t, tiertest.Valkey))
+	other := s.join(s.workers)
+	s.age("a")
+	taken, _ := s.takeOver(other, 10, 0)
+	require.Len(t, taken, 2)
+	for range 2 { // the open transaction has seen the old number, then the new one
+		_, err := s.me.Settle(s.ctx, entriesOf(s.mine))
+		require.ErrorIs(t, err, tier.ErrFenced)
+		_, err = s.me.Read(s.ctx, 1, 0)
+		require.ErrorIs(t, err, tier.ErrFenced)
+	}
+	for _, id := range s.ids[:2] {
+		require.Equal(t, other.Name(), s.get(id).Worker)
+	}
+	require.Equal(t, queue.Ready, s.get(s.ids[2]).State)
+}
+
+// TestShortWayRepeated: a settle whose answer was lost, of a transaction or of the script, is repeated by the script, which leaves a job alone that has
+// come again under its id.
+func TestShortWayRepeated(t *testing.T) {
+	for lost, before := range map[string]func(*short) error{
+		"EXEC":    func(*short) error { return nil },
+		"EVALSHA": func(s *short) error { _, err := s.me.Renew(s.ctx, nil); return err }, // after which the transaction is void
+	} {
+		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
+			s := newShort(t, tiertest.Shared(t, tiertest.Valkey))
+			require.NoError(t, before(s))
+			void := false
+			s.proxy.DropNextReply(func(cmd []string) bool {
+				is := cmd[0] == lost && (void || lost == "EXEC")
+				void = void || cmd[0] == "EXEC"
+				return is
+			})
+			_, err := s.me.Settle(s.ctx, entriesOf(s.mine[1:]))
+			require.True(t, tier.OutcomeUnknown(err), "%v", err)
+			s.gone(s.ids[1])
+			_, err = s.jobs.Enqueue(s.ctx, queue.Job{ID: s.ids[1], Lane: "a"})
+			require.NoError(t, err)
+			n, err := s.me.Settle(s.ctx, entriesOf(s.mine))
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.Equal(t, queue.Ready, s.get(s.ids[1]).State)
+		})
+	}
+}
+
+// TestShortWayLost: when the reply to a claim was lost, Sync tells what was given.
+func TestShortWayLost(t *testing.T) {
+	s := newShort(t, tiertest.Shared(t, tiertest.Valkey))
+	s.proxy.DropNextReply(func(cmd []string) bool { return cmd[0] == "EXEC" })
+	_, err := s.me.Read(s.ctx, 3, 0)
+	require.True(t, tier.OutcomeUnknown(err), "%v", err)
+	held, err := s.me.Sync(s.ctx)
+	require.NoError(t, err)
+	require.Len(t, held, 5)
+	entries := make([]codec.EntryID, len(held))
+	for i := range held {
+		entries[i] = held[i].Entry
+	}
+	n, err := s.me.Settle(s.ctx, entries)
+	require.NoError(t, err)
+	require.Equal(t, 5, n)
+}
+
+// TestShortWayUnknownScript: a server that has forgotten the scripts leaves no empty lane behind.
+func TestShortWayUnknownScript(t *testing.T) {
+	s := newShort(t, tiertest.Private(t, tiertest.Valkey))
+	s.mine = append(s.mine, s.read(s.me, 8)...)
+	s.do("SCRIPT", "FLUSH")
+	s.taken(1, func() { s.settle(s.me, s.mine...) })
+	require.Equal(t, "0", s.text("EXISTS", s.queue.LaneKey("a"), s.queue.JobsKey(), s.queue.LeasedKey()))
+}

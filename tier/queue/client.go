@@ -76,10 +76,8 @@ type Receipt struct {
 // Errors: those of Receipt; tier.ErrStoreFull and other classes of package tier, with nothing done, or
 // tier.OutcomeUnknown(err): then it can be tried again with the same id, which is returned beside the error.
 func (c *Client) Enqueue(ctx context.Context, job Job) (codec.ID, error) {
-	receipts, err := c.EnqueueMany(ctx, []Job{job})
-	if len(receipts) == 0 {
-		return codec.ID{}, err
-	}
+	jobs, receipts := [1]Job{job}, [1]Receipt{}
+	err := c.enqueue(ctx, jobs[:], receipts[:])
 	if err == nil {
 		err = receipts[0].Err
 	}
@@ -94,8 +92,19 @@ func (c *Client) Enqueue(ctx context.Context, job Job) (codec.ID, error) {
 // already is ErrDuplicate then.
 func (c *Client) EnqueueMany(ctx context.Context, jobs []Job) ([]Receipt, error) {
 	receipts := make([]Receipt, len(jobs))
-	list := make([]encoded, 0, len(jobs))
-	places := make([]int, 0, len(jobs))
+	return receipts, c.enqueue(ctx, jobs, receipts)
+}
+
+func (c *Client) enqueue(ctx context.Context, jobs []Job, receipts []Receipt) error {
+	var one struct { // a caller with one job needs no other memory
+		list   [1]encoded
+		places [1]int
+		ids    [1]codec.ID
+	}
+	list, places, ids := one.list[:0], one.places[:0], one.ids[:]
+	if len(jobs) > 1 {
+		list, places = make([]encoded, 0, len(jobs)), make([]int, 0, len(jobs))
+	}
 	missing := 0
 	for i := range jobs {
 		e, err := jobs[i].encode()
@@ -108,9 +117,11 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []Job) ([]Receipt, error)
 		list, places = append(list, e), append(places, i)
 	}
 	if missing > 0 {
-		ids, err := c.mint.next(ctx, missing)
-		if err != nil {
-			return receipts, err
+		if missing > 1 {
+			ids = make([]codec.ID, missing)
+		}
+		if err := c.mint.next(ctx, ids); err != nil {
+			return err
 		}
 		for k := range list {
 			if list[k].id.IsZero() {
@@ -121,13 +132,17 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []Job) ([]Receipt, error)
 	}
 	for len(list) > 0 {
 		n := atOnce(list)
-		outcomes, err := c.send(ctx, list[:n])
+		b, offset, err := c.send(ctx, list[:n])
 		if err != nil {
-			return receipts, err
+			return err
 		}
 		var again []encoded
 		var where []int
-		for k, o := range outcomes {
+		for k := range list[:n] {
+			if len(b.outcomes) == 0 {
+				break
+			}
+			o := b.outcomes[offset+k]
 			if o.lane != "" {
 				list[k].also = o.lane
 				again, where = append(again, list[k]), append(where, places[k])
@@ -137,7 +152,7 @@ func (c *Client) EnqueueMany(ctx context.Context, jobs []Job) ([]Receipt, error)
 		}
 		list, places = append(again, list[n:]...), append(where, places[n:]...)
 	}
-	return receipts, nil
+	return nil
 }
 
 // atOnce is how many of the jobs, one at least, one call takes: they have no more lanes, those beside their own too, than it may

@@ -56,20 +56,13 @@ func (b *batch) fits(jobs []encoded, bytes int) bool {
 	return b.since.IsZero() && len(b.jobs)+len(jobs) <= shareJobs && b.bytes+bytes <= shareBytes
 }
 
-// send enqueues jobs in one call, together with those of others who wait, and tells for each what became of it.
-func (c *Client) send(ctx context.Context, jobs []encoded) ([]outcome, error) {
+// send enqueues jobs in one call, together with those of others who wait: the outcomes of the batch from offset on are theirs.
+func (c *Client) send(ctx context.Context, jobs []encoded) (b *batch, offset int, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, c.notSent(err)
+		return nil, 0, c.notSent(err)
 	}
-	b, offset := c.join(jobs)
-	if err := c.wait(ctx, b); err != nil {
-		return nil, err
-	}
-	outcomes := make([]outcome, len(jobs))
-	for i := range outcomes {
-		outcomes[i] = b.outcomes[offset+i]
-	}
-	return outcomes, nil
+	b, offset = c.join(jobs)
+	return b, offset, c.wait(ctx, b, offset == 0)
 }
 
 func (c *Client) join(jobs []encoded) (b *batch, offset int) {
@@ -92,25 +85,27 @@ func (c *Client) join(jobs []encoded) (b *batch, offset int) {
 	return b, offset
 }
 
-// wait waits for the batch; whoever finds a slot free sends what is open, until its own is under way.
-func (c *Client) wait(ctx context.Context, b *batch) error {
-	for {
-		select {
-		case <-b.done:
-			return b.err
-		case <-ctx.Done():
-			return c.abandon(ctx, b)
-		case p := <-c.slots:
-			runtime.Gosched() // callers who were answered just now, or come at the same time, share the call
-			for first := c.next(ctx, b); first != nil; first = c.next(ctx, b) {
-				p = c.serve(ctx, p, first)
+// wait waits for the batch. Who began it, or else who is told to, sends what is open when a slot is free, until it is under way.
+func (c *Client) wait(ctx context.Context, b *batch, began bool) error {
+	for sends := began; ; sends = true {
+		if sends {
+			select {
+			case <-b.done:
+				return b.err
+			case <-ctx.Done():
+				return c.abandon(ctx, b)
+			case p := <-c.slots:
+				runtime.Gosched() // callers who were answered just now, or come at the same time, share the call
+				for first := c.next(ctx, b); first != nil; first = c.next(ctx, b) {
+					p = c.serve(ctx, p, first)
+				}
+				c.slots <- p
 			}
-			c.slots <- p
+			if ctx.Err() != nil {
+				return c.abandon(ctx, b)
+			}
 		}
-		if ctx.Err() != nil {
-			return c.abandon(ctx, b)
-		}
-		select { // another one has it
+		select {
 		case <-b.done:
 			return b.err
 		case <-ctx.Done():

@@ -49,8 +49,8 @@ func (c *Client) identify(ctx context.Context, flows []*Flow) error {
 			missing++
 		}
 	}
-	ids, err := c.mint.next(ctx, missing)
-	if err != nil {
+	ids := make([]codec.ID, missing)
+	if err := c.mint.next(ctx, ids); err != nil {
 		return err
 	}
 	for _, f := range flows {

@@ -1,7 +1,9 @@
 package queue_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,6 +42,35 @@ func TestEnqueueTogether(t *testing.T) {
 	}
 	require.Len(t, seen, callers*each)
 	f.counts(queue.Counts{Ready: callers * each})
+}
+
+// TestEnqueueLeft: when the caller who would have sent for all stops waiting, another one sends.
+func TestEnqueueLeft(t *testing.T) {
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	goOn, waiting := f.jobs.Hold()
+	ctx, leave := context.WithCancel(f.ctx)
+	const others = 3
+	left, done := make(chan error, 1), make(chan error, others)
+	waits := func(n int) {
+		tiertest.Eventually(t, time.Minute, func() (bool, string) { return waiting() == n, "callers who wait" })
+	}
+	enqueue := func(ctx context.Context, ended chan error) {
+		_, err := f.jobs.Enqueue(ctx, queue.Job{})
+		ended <- err
+	}
+	go enqueue(ctx, left)
+	waits(1)
+	for range others {
+		go enqueue(f.ctx, done)
+	}
+	waits(1 + others)
+	leave()
+	require.ErrorIs(t, <-left, tier.ErrCancelled)
+	goOn()
+	for range others {
+		require.NoError(t, <-done)
+	}
+	f.counts(queue.Counts{Ready: 1 + others})
 }
 
 // TestEnqueueRefusedWhole: where a key that is only needed at the end is of another type, nothing is enqueued.

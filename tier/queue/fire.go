@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue/schedule"
 )
@@ -141,8 +142,8 @@ func (r *scheduleRow) plan(now time.Time) (p plan, err error) {
 
 // fire makes the jobs, under new ids, unless somebody is faster.
 func (f *firing) fire(ctx context.Context, r *scheduleRow, p plan) error {
-	ids, err := f.jobs.mint.next(ctx, len(p.jobs))
-	if err != nil {
+	ids := make([]codec.ID, len(p.jobs))
+	if err := f.jobs.mint.next(ctx, ids); err != nil {
 		return err
 	}
 	args := []string{r.name, r.text, unixMillis(r.next), unixMillis(p.following)}
@@ -150,7 +151,7 @@ func (f *firing) fire(ctx context.Context, r *scheduleRow, p plan) error {
 		args = append(args, ids[i].String(), unixMillis(p.due[i]), j.lane, j.message, j.options, j.unique, strings.TrimPrefix(j.policy, string(Keep)))
 	}
 	q := f.jobs.queue
-	_, err = f.jobs.client.Run(ctx, tier.Call{Script: fireScript, Keys: []string{
+	_, err := f.jobs.client.Run(ctx, tier.Call{Script: fireScript, Keys: []string{
 		q.SchedulesKey(), q.OccurrencesKey(), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.WorkersKey(), q.WakeKey(),
 		q.UniqueKey(), q.QueueKey(), q.Events().LogKey(),
 	}, Args: args})

@@ -16,29 +16,27 @@ type mint struct {
 	lease  *tier.NodeLease
 }
 
-// next gives n ids.
-func (m *mint) next(ctx context.Context, n int) ([]codec.ID, error) {
+// next gives ids.
+func (m *mint) next(ctx context.Context, ids []codec.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ids := make([]codec.ID, 0, n)
-	for len(ids) < n {
-		var id codec.ID
-		err := codec.ErrNodeLease
+	for i := 0; i < len(ids); {
+		err := error(codec.ErrNodeLease)
 		if m.lease != nil {
-			id, err = m.lease.Mint().Next(Brand)
+			ids[i], err = m.lease.Mint().Next(Brand)
 		}
-		if errors.Is(err, codec.ErrNodeLease) {
-			if err = m.extend(ctx); err != nil {
-				return nil, err
+		switch {
+		case err == nil:
+			i++
+		case !errors.Is(err, codec.ErrNodeLease):
+			return err
+		default:
+			if err := m.extend(ctx); err != nil {
+				return err
 			}
-			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
 	}
-	return ids, nil
+	return nil
 }
 
 func (m *mint) extend(ctx context.Context) (err error) {

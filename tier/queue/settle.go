@@ -134,6 +134,7 @@ func (m *Member) Commit(ctx context.Context, entries []tier.Ending) error {
 	}
 	_, err := m.fenced(ctx, commitScript, append(keys, results...), args)
 	if err != nil {
+		m.settles.distrust()
 		return err
 	}
 	m.letGo(len(entries), entry)

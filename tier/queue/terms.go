@@ -27,15 +27,15 @@ func optionsOf(t *tier.Terms) (string, error) {
 			return "", fmt.Errorf("%w: a job's terms have %s, below 0", ErrBadCall, d)
 		}
 	}
+	if t.MaxAttempts == 0 && t.Backoff|t.MaxBackoff|t.Timeout|t.Keep == 0 && t.Deadline.IsZero() && len(t.Tags) == 0 {
+		return "", nil
+	}
 	o := options{
 		MaxAttempts: t.MaxAttempts, Backoff: wholeMillis(t.Backoff), MaxBackoff: wholeMillis(t.MaxBackoff),
 		Timeout: wholeMillis(t.Timeout), Keep: wholeMillis(t.Keep), Tags: t.Tags,
 	}
 	if !t.Deadline.IsZero() {
 		o.Deadline = t.Deadline.UnixMilli()
-	}
-	if o.MaxAttempts == 0 && o.Backoff|o.MaxBackoff|o.Timeout|o.Deadline|o.Keep == 0 && len(o.Tags) == 0 {
-		return "", nil
 	}
 	text, err := msgpack.Marshal(&o)
 	return string(text), err

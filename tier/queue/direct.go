@@ -188,7 +188,6 @@ func (m *Member) claimDirect(ctx context.Context, n int) (c claim, ran bool, err
 	}
 	look := strconv.FormatInt(serverTime(d.seen[7]).Add(time.Since(d.at)+m.lease).UnixMilli(), 10)
 	turn := func(jobs int) []string { return []string{"ZADD", q.RingKey(), "XX", "INCR", strconv.Itoa(jobs), lane} }
-	d.page.Clear()
 	d.page.Entries = d.page.Entries[:0]
 	ran, err = d.exec(ctx, q.LaneKey(lane), func(c *tier.Conn) int {
 		c.Send(tier.AppendCommand(nil, "ZADD", q.LeasedKey(), "NX", look, lane))
@@ -217,9 +216,11 @@ func (m *Member) claimDirect(ctx context.Context, n int) (c claim, ran bool, err
 	jobs, records := make([]leasedJob, 0, got), make([]codec.Record, 0, got)
 	for _, e := range d.page.Entries {
 		if job, ok := readJob(&records, lane, e.ID.String(), e.Fields, 1); ok {
+			job.Records[0].Fields = slices.Clone(job.Records[0].Fields) // of one that cannot be decoded
 			jobs = append(jobs, job)
 		}
 	}
+	d.page.Clear()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if got < n {

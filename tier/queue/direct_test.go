@@ -189,6 +189,34 @@ func TestShortWayLost(t *testing.T) {
 	require.Equal(t, 5, n)
 }
 
+// TestShortWayUndecoded: a job whose message does not decode keeps its bytes when others are claimed after it.
+func TestShortWayUndecoded(t *testing.T) {
+	s := newShort(t, tiertest.Shared(t, tiertest.Valkey))
+	s.do("XADD", s.queue.LaneKey("a"), "*", "j", "JOB00000000001", "m", "\xc1")
+	s.do("HSET", s.queue.JobsKey(), "JOB00000000001", s.last()+" a")
+	s.ids = append(s.ids, s.enqueue("a", "a")...)
+	s.mine = append(s.mine, s.read(s.me, 9)...)
+	bad := s.mine[10].Records
+	require.Error(t, bad[0].Err)
+	want := slices.Clone(bad[0].Fields)
+	require.Equal(t, []string{"j", "JOB00000000001", "m", "\xc1"}, want)
+	s.mine = append(s.mine, s.read(s.me, 2)...)
+	require.Equal(t, want, bad[0].Fields)
+	s.settle(s.me, s.mine...)
+}
+
+// last is the id of the last entry of the lane.
+func (s *short) last() string {
+	m := s.do("XREVRANGE", s.queue.LaneKey("a"), "+", "-", "COUNT", "1")
+	rows, err := m.ToArray()
+	require.NoError(s.t, err)
+	row, err := rows[0].ToArray()
+	require.NoError(s.t, err)
+	id, err := row[0].ToString()
+	require.NoError(s.t, err)
+	return id
+}
+
 // TestShortWayUnknownScript: a server that has forgotten the scripts leaves no empty lane behind.
 func TestShortWayUnknownScript(t *testing.T) {
 	s := newShort(t, tiertest.Private(t, tiertest.Valkey))

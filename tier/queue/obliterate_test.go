@@ -29,7 +29,7 @@ func TestObliterateWhileFilled(t *testing.T) {
 	proxy.DropRequests(1, func(cmd []string) bool {
 		if runs(cmd) {
 			if steps++; steps > 1 && steps <= last {
-				_, err := jobs.Enqueue(f.ctx, queue.Job{Lane: "l99"})
+				_, err := jobs.Enqueue(f.ctx, queue.Job{Lane: fmt.Sprint("l", 99+steps)}) // each time another key
 				require.NoError(t, err)
 			}
 		}

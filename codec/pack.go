@@ -29,10 +29,20 @@ func AppendPack(dst []byte, n int, body []byte, c Compression) ([]byte, error) {
 	if c == Zstd {
 		body, c = compressed(body)
 	}
-	dst = append(slices.Grow(dst, len(body)+packRoom), 0x90|packLen, packVersion)
+	return append(appendPackHead(slices.Grow(dst, len(body)+packRoom), n, len(body), c), body...), nil
+}
+
+// AppendPackHead appends what a pack that is not compressed has before its body of size bytes, for who has that in parts. What AppendPack
+// refuses must not be written.
+func AppendPackHead(dst []byte, n, size int) []byte {
+	return appendPackHead(dst, n, size, NoCompression)
+}
+
+func appendPackHead(dst []byte, n, size int, c Compression) []byte {
+	dst = append(dst, 0x90|packLen, packVersion)
 	dst = appendCount(dst, n)
 	dst = append(dst, byte(c))
-	return appendBin(dst, body), nil
+	return appendBinHead(dst, size)
 }
 
 // PackLen returns how many messages a pack says it holds, 1..MaxPack, without

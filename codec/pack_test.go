@@ -76,6 +76,17 @@ func TestPackSameBytesAsTheLibrary(t *testing.T) {
 	})
 }
 
+func TestAppendPackHead(t *testing.T) {
+	for _, size := range []int{0, 255, 256, 65535, 65536, 1 << 20} {
+		for _, n := range []int{1, 127, 128, 256, codec.MaxPack} {
+			body := make([]byte, size)
+			want, err := codec.AppendPack(nil, n, body, codec.NoCompression)
+			require.NoError(t, err)
+			require.Equal(t, want, append(codec.AppendPackHead(nil, n, size), body...))
+		}
+	}
+}
+
 func TestAppendPackRefuses(t *testing.T) {
 	for _, n := range []int{-1, 0, codec.MaxPack + 1} {
 		dst, err := codec.AppendPack([]byte("kept"), n, nil, codec.Zstd)

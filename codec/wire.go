@@ -30,16 +30,16 @@ func appendStr(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-func appendBin(dst, b []byte) []byte {
-	switch n := len(b); {
+func appendBin(dst, b []byte) []byte { return append(appendBinHead(dst, len(b)), b...) }
+
+func appendBinHead(dst []byte, n int) []byte {
+	switch {
 	case n <= math.MaxUint8:
-		dst = append(dst, 0xc4, byte(n))
+		return append(dst, 0xc4, byte(n))
 	case n <= math.MaxUint16:
-		dst = binary.BigEndian.AppendUint16(append(dst, 0xc5), uint16(n))
-	default:
-		dst = binary.BigEndian.AppendUint32(append(dst, 0xc6), uint32(n))
+		return binary.BigEndian.AppendUint16(append(dst, 0xc5), uint16(n))
 	}
-	return append(dst, b...)
+	return binary.BigEndian.AppendUint32(append(dst, 0xc6), uint32(n))
 }
 
 func appendMapLen(dst []byte, n int) []byte {

@@ -103,6 +103,21 @@ func (c *Conn) Send(encoded []byte, words ...string) {
 	}
 }
 
+// SendParts is Send of a command whose last word is given in parts.
+func (c *Conn) SendParts(encoded, first []byte, rest []string) {
+	size := len(first)
+	for _, part := range rest {
+		size += len(part)
+	}
+	_, _ = c.out.Write(encoded)
+	_, _ = c.out.Write(appendHead(c.out.AvailableBuffer(), '$', size))
+	_, _ = c.out.Write(first)
+	for _, part := range rest {
+		_, _ = c.out.WriteString(part)
+	}
+	_, _ = c.out.WriteString("\r\n")
+}
+
 // Flush ends a write.
 func (c *Conn) Flush() error { return c.out.Flush() }
 

@@ -126,7 +126,8 @@ func (p *publisher) publishAll(ctx context.Context, message func(i int) codec.Me
 	var had atomic.Int64
 	done := func(_ codec.ID, err error) {
 		if err != nil {
-			failed.CompareAndSwap(nil, &err)
+			first := err // else each call would take memory
+			failed.CompareAndSwap(nil, &first)
 		}
 		had.Add(1)
 	}

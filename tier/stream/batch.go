@@ -21,7 +21,7 @@ const (
 const DefaultMaxMessage = 1 << 20
 
 const (
-	shareMessages = 500     // callers share a call up to this many messages
+	shareMessages = 2048    // callers share a call up to this many messages, in packs up to MaxBatch
 	shareBytes    = 1 << 20 // and this many bytes
 	callsInFlight = 8       // of one write, as many as a producer key has receipts
 	producerTTL   = 10 * time.Minute
@@ -35,20 +35,22 @@ type batch struct {
 	notify  []func(codec.ID, error) // by message, for those of Publish
 	held    int64                   // bytes of room that Publish holds
 	room    *semaphore.Weighted
-	done    chan struct{}
+	memory  *memory // nil: messages are in memory of their own
+	turn
 
 	// Of the sender.
 	packed  []string  // lengths and packs, of a batch that is sent as packs
 	since   time.Time // first sending
 	unknown bool      // a sending ended without a reply: it may be in the log
 	last    error     // why it has to be sent again
+	written bool      // in a transaction: nothing looks at the messages any more
 
 	size        int // messages an entry
 	compression codec.Compression
 	identity    declared
 	minted      []codec.ID // of an exclusive writer, before the first sending; else the server's receipt gives the ids
 
-	// Set before done is closed.
+	// Set before the callers are told.
 	receipt receipt
 	err     error
 }
@@ -62,7 +64,15 @@ func (b *batch) age() time.Duration {
 // fits reports whether more messages can share the call: neither theirs nor its own may fail for the other's sake.
 func (b *batch) fits(p parcel, n int) bool {
 	return b.only == nil && p.only == nil && p.number == 0 &&
-		len(b.messages)+n <= shareMessages && b.bytes+p.bytes <= shareBytes
+		len(b.messages)+n <= b.most() && b.bytes+p.bytes <= shareBytes
+}
+
+// most is how many messages callers share.
+func (b *batch) most() int {
+	if b.size > 1 {
+		return MaxBatch
+	}
+	return shareMessages
 }
 
 // id is that of the i-th message.
@@ -88,28 +98,44 @@ func (b *batch) ids(offset, count int) []codec.ID {
 	return ids
 }
 
+// publish tells those of Publish.
+func (b *batch) publish() {
+	if b.err != nil {
+		for _, notify := range b.notify {
+			if notify != nil {
+				notify(codec.ID{}, b.err)
+			}
+		}
+		return
+	}
+	b.receipt.addresses(func(i int, addr codec.EntryID) {
+		if i >= len(b.notify) || b.notify[i] == nil {
+			return
+		}
+		id, _ := codec.ServerID(b.identity.Brand, b.identity.Node, addr)
+		if b.minted != nil {
+			id = b.minted[i]
+		}
+		b.notify[i](id, nil)
+	})
+}
+
 // finish tells whoever waits.
 func (b *batch) finish() {
 	if len(b.notify) > 0 {
-		var ids []codec.ID
-		if b.err == nil {
-			ids = b.ids(0, len(b.messages))
-		}
-		for i, notify := range b.notify {
-			switch {
-			case notify == nil:
-			case b.err != nil:
-				notify(codec.ID{}, b.err)
-			default:
-				notify(ids[i], nil)
-			}
-		}
+		b.publish()
 	}
 	if b.held > 0 {
 		b.room.Release(b.held)
 	}
-	close(b.done)
+	if b.memory != nil && b.written {
+		b.give()
+	}
+	b.turn.end()
 }
+
+// packs reports whether the batch is sent in packs.
+func (b *batch) packs() bool { return b.size > 1 && b.only == nil }
 
 // pack makes the packs, once: a call that is repeated shares them with those that nobody has answered.
 func (b *batch) pack() error {
@@ -117,8 +143,8 @@ func (b *batch) pack() error {
 		return nil
 	}
 	var body []byte
-	for i := 0; i < len(b.messages); i += b.size {
-		group := b.messages[i:min(i+b.size, len(b.messages))]
+	for i := range b.entries() {
+		group := b.group(i)
 		body = body[:0]
 		for _, message := range group {
 			body = append(body, message...)
@@ -132,17 +158,24 @@ func (b *batch) pack() error {
 	return nil
 }
 
-// entries is how many the messages become, of a batch that has its packs.
-func (b *batch) entries() int {
-	if b.size > 1 {
-		return len(b.packed) / 2
-	}
-	return len(b.messages)
+// entries is how many the messages become.
+func (b *batch) entries() int { return (len(b.messages) + b.size - 1) / b.size }
+
+// group is the messages of the i-th entry.
+func (b *batch) group(i int) []string {
+	return b.messages[i*b.size : min((i+1)*b.size, len(b.messages))]
 }
 
-// sentBytes is how many bytes these have.
+func sizeOf(messages []string) (n int) {
+	for _, message := range messages {
+		n += len(message)
+	}
+	return n
+}
+
+// sentBytes is how many bytes these have, of a batch that has its packs where they are compressed.
 func (b *batch) sentBytes() (n int) {
-	if b.size == 1 {
+	if b.packed == nil {
 		return b.bytes
 	}
 	for i := 1; i < len(b.packed); i += 2 {

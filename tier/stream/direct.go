@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -22,6 +23,7 @@ type direct struct {
 	able    bool // the server gives one transaction's entries ids that follow one another
 	allowed bool // the user may do all of it
 
+	heads    heads
 	producer string // whose last number the open transaction has seen
 	last     uint64
 	open     bool
@@ -31,6 +33,7 @@ type direct struct {
 // What goes by a script as fast.
 const (
 	directMessages = 32       // fewer entries
+	directAgain    = 8        // or of these, when a transaction is open, which is void after a script
 	directBytes    = 32 << 10 // or bytes of them
 	directPack     = 8 << 10  // or bytes of a pack
 	directRest     = time.Second
@@ -55,7 +58,7 @@ func (d *direct) takes(s *sender, identity declared) bool {
 	if s.sent[0].size > 1 {
 		return bytes >= entries*directPack
 	}
-	return entries >= directMessages || bytes >= directBytes
+	return entries >= directMessages || bytes >= directBytes || entries >= directAgain && d.begun(s)
 }
 
 // send sends what the sender has numbered. It answers nil when nothing had an effect, and the scripts are to be called.
@@ -71,7 +74,7 @@ func (d *direct) send(ctx context.Context, s *sender, addr tier.Address, identit
 			return nil
 		}
 	}
-	t := transaction{sender: s, keys: keys, field: tier.StreamField(addr.Stream), answers: make([]answer, len(s.sent))}
+	t := transaction{heads: d.heads, sender: s, log: keys[0], field: tier.StreamField(addr.Stream), answers: make([]answer, len(s.sent))}
 	seen, ran, err := d.tx.Exec(ctx, t.write, s.tell, t.read)
 	d.look(seen, identity)
 	if err == nil && !ran {
@@ -85,6 +88,7 @@ func (d *direct) send(ctx context.Context, s *sender, addr tier.Address, identit
 		if err != nil || t.answers[i].code == "again" {
 			d.pause()
 		}
+		s.sent[i].written = t.answers[i].err == nil && t.answers[i].code == "ok"
 	}
 	return t.answers
 }
@@ -106,8 +110,24 @@ func (d *direct) begin(ctx context.Context, s *sender, keys []string, field stri
 		d.pause()
 		return
 	}
-	d.producer = s.producer
+	d.producer, d.heads = s.producer, headsOf(keys)
 	d.look(seen, identity)
+}
+
+// heads are the beginnings of the commands of a transaction.
+type heads struct{ entry, pack, room, receipt []byte }
+
+func headsOf(keys []string) heads {
+	script := func(args int, name, which string) []byte {
+		return tier.CommandHead(args, slices.Concat([]string{name, which, strconv.Itoa(len(keys))}, keys)...)
+	}
+	return heads{
+		entry: tier.CommandHead(1, "XADD", keys[0], "*", "m"),
+		pack:  tier.CommandHead(1, "XADD", keys[0], "NOMKSTREAM", "*", "b"),
+		room:  script(3, "EVALSHA", roomScript.Digest()), // not known to the server, it leaves nothing, and the receipt takes the packs out
+		// By its source: by its digest, the server might not know it, after what came before it was done.
+		receipt: script(8, "EVAL", receiptScript.Source),
+	}
 }
 
 // may asks, once and after each trouble, whether the user may do all that the transaction does, and makes the server know the script.
@@ -139,55 +159,53 @@ func (d *direct) look(seen []any, identity declared) {
 	}
 	held, _ := seen[0].(string)
 	row, _ := seen[1].([]any)
-	if _, err := fmt.Sscanf(held, "%d ", &d.last); err != nil || len(row) != 2 {
+	number, _, _ := strings.Cut(held, " ")
+	last, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || len(row) != 2 {
 		return
 	}
+	d.last = last
 	d.open = row[0] == strconv.Itoa(identity.Node) && row[1] == identity.text()
 }
 
 // transaction is what one sends and is answered: of each batch its entries, and behind them the script that notes their receipt.
 type transaction struct {
+	heads
 	sender  *sender
-	keys    []string // log, producer, scope
-	field   string   // of the stream in the scope
-	ends    []int    // the places of the batches' receipts among the commands
-	done    bool     // of the batch that is read, something was
+	log     string
+	field   string // of the stream in the scope
+	ends    []int  // the places of the batches' receipts among the commands
+	done    bool   // of the batch that is read, something was
 	answers []answer
 }
 
 // write writes the commands, and returns how many.
 func (t *transaction) write(c *tier.Conn) (commands int) {
-	entry := tier.CommandHead(1, "XADD", t.keys[0], "*", "m")
-	pack := tier.CommandHead(1, "XADD", t.keys[0], "NOMKSTREAM", "*", "b")
-	above := t.sender.above.load().String()
-	room := tier.CommandHead(3, slices.Concat([]string{"EVALSHA", roomScript.Digest(), strconv.Itoa(len(t.keys))}, t.keys)...)
+	above, ttl := t.sender.above.load().String(), strconv.FormatInt(producerTTL.Milliseconds(), 10)
 	for _, b := range t.sender.sent {
 		if b.size == 1 {
 			for _, message := range b.messages {
-				c.Send(entry, message)
+				c.Send(t.entry, message)
 			}
+			commands += len(b.messages)
+		} else {
+			for i := range b.entries() {
+				group := b.group(i)
+				c.Send(t.room, strconv.Itoa(len(group)), above, t.field)
+				if b.packed != nil {
+					c.Send(t.pack, b.packed[2*i+1])
+				} else {
+					c.SendParts(t.pack, codec.AppendPackHead(nil, len(group), sizeOf(group)), group)
+				}
+			}
+			commands += 2 * b.entries()
 		}
-		for i := 0; i < len(b.packed); i += 2 {
-			c.Send(room, b.packed[i], above, t.field) // not known to the server, it leaves nothing, and the receipt takes the packs out
-			c.Send(pack, b.packed[i+1])
-		}
-		first := "1"
-		if b.size > 1 {
-			first = b.packed[0]
-		}
-		c.Send(t.script(receiptScript,
-			strconv.FormatUint(b.number, 10), strconv.FormatInt(producerTTL.Milliseconds(), 10), t.field, above,
-			strconv.Itoa(t.sender.receipts(b)), strconv.Itoa(len(b.messages)), strconv.Itoa(b.entries()), first))
-		commands += b.entries() + len(b.packed)/2
+		c.Send(t.receipt, strconv.FormatUint(b.number, 10), ttl, t.field, above,
+			strconv.Itoa(t.sender.receipts(b)), strconv.Itoa(len(b.messages)), strconv.Itoa(b.entries()), strconv.Itoa(min(b.size, len(b.messages))))
 		t.ends = append(t.ends, commands)
 		commands++
 	}
 	return commands
-}
-
-// script is a script's call by its source: by its digest, the server might not know it, after what came before it was done.
-func (t *transaction) script(s *tier.Script, args ...string) []byte {
-	return tier.AppendCommand(nil, slices.Concat([]string{"EVAL", s.Source, strconv.Itoa(len(t.keys))}, t.keys, args)...)
 }
 
 // read reads the reply to the i-th command.
@@ -209,7 +227,7 @@ func (t *transaction) read(c *tier.Conn, i int) error {
 	case !errors.As(err, &refusal):
 		return err
 	case t.done: // messages are in the log, and nothing says so to who repeats them
-		t.answers[at].err = &tier.Error{Op: "append", Key: t.keys[0], Class: tier.ErrPartly, Err: refusal}
+		t.answers[at].err = &tier.Error{Op: "append", Key: t.log, Class: tier.ErrPartly, Err: refusal}
 	default:
 		t.answers[at].code = "again"
 	}

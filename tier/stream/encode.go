@@ -2,7 +2,6 @@ package stream
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/echomq/pipeline/codec"
 )
@@ -17,18 +16,32 @@ type parcel struct {
 	only     *expected // if that holds; nil: in any case
 }
 
+// encode encodes the messages of one call, in memory of their own.
 func (w *Writer) encode(ms []codec.Message) (p parcel, err error) {
 	if len(ms) > MaxBatch {
 		return p, &TooLargeError{What: "batch, messages", Size: len(ms), Limit: MaxBatch}
+	}
+	most := 0
+	for i := range ms {
+		size, err := w.size(&ms[i])
+		if err != nil {
+			return p, err
+		}
+		most += size
+	}
+	if most > MaxBatchBytes+len(ms)*codec.SizeSlack { // too large without encoding it
+		return p, &TooLargeError{What: "batch, bytes", Size: most, Limit: MaxBatchBytes}
 	}
 	p.messages = make([]string, len(ms))
 	if w.cfg.Keyed {
 		p.keys = make([]string, len(ms))
 	}
+	room := make([]byte, 0, most)
 	for i := range ms {
-		if p.messages[i], err = w.encodeOne(&ms[i]); err != nil {
+		if p.messages[i], err = w.encodeInto(room[len(room):], &ms[i]); err != nil {
 			return p, err
 		}
+		room = room[:len(room)+len(p.messages[i])]
 		if w.cfg.Keyed {
 			p.keys[i] = ms[i].Key
 		}
@@ -40,15 +53,30 @@ func (w *Writer) encode(ms []codec.Message) (p parcel, err error) {
 	return p, nil
 }
 
-func (w *Writer) encodeOne(m *codec.Message) (string, error) {
+// size is how many bytes the message has at most, encoded.
+func (w *Writer) size(m *codec.Message) (int, error) {
 	if w.cfg.Keyed && m.Key == "" {
-		return "", fmt.Errorf("%w: a message of type %q has no key: each message of a keyed stream needs one", ErrBadCall, m.Type)
+		return 0, fmt.Errorf("%w: a message of type %q has no key: each message of a keyed stream needs one", ErrBadCall, m.Type)
 	}
 	size := m.Size()
 	if size > w.cfg.MaxMessage+codec.SizeSlack { // too large without encoding it
-		return "", &TooLargeError{What: "message, bytes", Size: size, Limit: w.cfg.MaxMessage}
+		return 0, &TooLargeError{What: "message, bytes", Size: size, Limit: w.cfg.MaxMessage}
 	}
-	b, err := codec.AppendMessage(w.shelf.room(size), m)
+	return size, nil
+}
+
+// encodeAlone encodes a message in memory of its own.
+func (w *Writer) encodeAlone(m *codec.Message) (string, error) {
+	size, err := w.size(m)
+	if err != nil {
+		return "", err
+	}
+	return w.encodeInto(make([]byte, 0, size), m)
+}
+
+// encodeInto encodes a message into memory that nobody else has, and that has room for it.
+func (w *Writer) encodeInto(room []byte, m *codec.Message) (string, error) {
+	b, err := codec.AppendMessage(room, m)
 	if err != nil {
 		return "", err
 	}
@@ -63,18 +91,13 @@ const shelfBytes = 32 << 10
 
 // shelf holds small encoded messages side by side, so that few cost an allocation. It stays as long as one of them, so each writer has
 // its own: what it was given at one time goes at one time.
-type shelf struct {
-	mu   sync.Mutex
-	free []byte
-}
+type shelf struct{ free []byte }
 
 // room is for a message of so many bytes at most.
 func (s *shelf) room(size int) []byte {
 	if size > shelfBytes/8 {
 		return make([]byte, 0, size)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if size > len(s.free) {
 		s.free = make([]byte, shelfBytes)
 	}

@@ -48,7 +48,7 @@ func NewSender() *Sender {
 
 // Add gives the sender a batch to send. It takes at most 8 at a time.
 func (x *Sender) Add(messages ...string) *Batch {
-	b := &batch{parcel: parcel{messages: messages}, size: 1, done: make(chan struct{})}
+	b := &batch{parcel: parcel{messages: messages}, size: 1, turn: newTurn()}
 	x.s.sent = append(x.s.sent, b)
 	return &Batch{b}
 }
@@ -89,7 +89,7 @@ type Answer struct {
 
 // Done reports whether the batch has ended, with what error, and with what receipt.
 func (b *Batch) Done() (done bool, first codec.EntryID, err error) {
-	return closed(b.b.done), b.b.receipt.first, b.b.err
+	return b.b.over(), b.b.receipt.first, b.b.err
 }
 
 // Page is what a reader holds of a log.

@@ -35,7 +35,7 @@ func (w *Writer) AppendOnce(ctx context.Context, key string, window time.Duratio
 	case key == "" || window < MinWindow || window > MaxWindow:
 		return id, false, fmt.Errorf("%w: AppendOnce needs a key and a window of %s to %s", ErrBadCall, MinWindow, MaxWindow)
 	}
-	encoded, err := w.encodeOne(&m)
+	encoded, err := w.encodeAlone(&m)
 	if err != nil {
 		return id, false, err
 	}

@@ -23,22 +23,36 @@ func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.I
 	if w.cfg.Producer != "" {
 		return errNamed
 	}
-	text, err := w.encodeOne(&m)
+	size, err := w.size(&m)
 	if err != nil {
 		return err
 	}
-	size := min(int64(len(text)+perMessage), int64(w.cfg.MaxQueued))
-	if err := w.room.Acquire(ctx, size); err != nil {
+	held := min(int64(size+perMessage), int64(w.cfg.MaxQueued))
+	if err := w.room.Acquire(ctx, held); err != nil {
 		return w.notSent(err)
 	}
+	if err := w.publish(&m, size, held, done); err != nil {
+		w.room.Release(held)
+		return err
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (w *Writer) publish(m *codec.Message, size int, held int64, done func(codec.ID, error)) error {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !w.running {
-		w.mu.Unlock()
-		w.room.Release(size)
 		return ErrNotRunning
 	}
-	b := w.put(text, m.Key)
-	b.room, b.held = w.room, b.held+size
+	b, _, err := w.put(m, size)
+	if err != nil {
+		return err
+	}
+	b.room, b.held = w.room, b.held+held
 	if b.notify == nil {
 		b.notify = make([]func(codec.ID, error), 0, cap(b.messages))
 	}
@@ -46,11 +60,6 @@ func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.I
 		b.notify = append(b.notify, nil)
 	}
 	b.notify = append(b.notify, done)
-	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
 	return nil
 }
 
@@ -62,7 +71,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 		b := w.queue[n-1]
 		b.waiters++
 		w.mu.Unlock()
-		w.wait(ctx, b) // its error is that of its messages
+		w.wait(ctx, b, false) // its error is that of its messages
 		return ctx.Err()
 	}
 	w.mu.Unlock()

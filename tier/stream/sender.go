@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
 
@@ -61,7 +62,7 @@ func unknownOutcome(err error) error {
 	return &tier.Error{Op: "append", Class: tier.ErrTimeout, Err: err}
 }
 
-// assign gives the batches that are sent the first time their numbers, and makes their packs.
+// assign gives the batches that are sent the first time their numbers, and compresses their packs.
 func (s *sender) assign(identity declared) error {
 	for _, b := range s.sent {
 		if b.since.IsZero() {
@@ -72,7 +73,7 @@ func (s *sender) assign(identity declared) error {
 			s.number++
 			b.number = s.number
 		}
-		if b.size > 1 && s.mint == nil && b.only == nil && identity.kind != keyed {
+		if b.compression != codec.NoCompression && b.packs() {
 			if err := b.pack(); err != nil {
 				return err
 			}
@@ -99,6 +100,11 @@ func (s *sender) call(b *batch, addr tier.Address) (tier.Call, error) {
 			return tier.Call{}, err
 		}
 		return b.exclusiveCall(addr), nil
+	}
+	if b.packs() {
+		if err := b.pack(); err != nil {
+			return tier.Call{}, err
+		}
 	}
 	return b.call(addr, s), nil
 }

@@ -26,6 +26,7 @@ type Writer struct {
 	mu    sync.Mutex
 	queue []*batch // not yet sent; the last may still take messages
 	last  int      // messages of the one that was sent last
+	large bool     // they were many, and went by a transaction
 
 	shelf shelf
 
@@ -86,15 +87,19 @@ func (w *Writer) Append(ctx context.Context, m codec.Message) (codec.ID, error) 
 	if err := ctx.Err(); err != nil {
 		return codec.ID{}, w.notSent(err)
 	}
-	text, err := w.encodeOne(&m)
+	size, err := w.size(&m)
 	if err != nil {
 		return codec.ID{}, err
 	}
 	w.mu.Lock()
-	b := w.put(text, m.Key)
+	b, first, err := w.put(&m, size)
+	if err != nil {
+		w.mu.Unlock()
+		return codec.ID{}, err
+	}
 	at := len(b.messages) - 1
 	w.mu.Unlock()
-	if err := w.wait(ctx, b); err != nil {
+	if err := w.wait(ctx, b, first); err != nil {
 		return codec.ID{}, err
 	}
 	return b.id(at), nil
@@ -143,73 +148,97 @@ func (w *Writer) append(ctx context.Context, ms []codec.Message, as parcel) ([]c
 	}
 	p.number, p.follows, p.only = as.number, as.follows, as.only
 	w.mu.Lock()
-	b, offset := w.join(p)
+	b, first := w.open(p, len(ms))
+	offset := len(b.messages)
+	b.messages = append(b.messages, p.messages...)
+	b.keys = append(b.keys, p.keys...)
 	w.mu.Unlock()
-	if err := w.wait(ctx, b); err != nil {
+	if err := w.wait(ctx, b, first); err != nil {
 		return nil, err
 	}
 	return b.ids(offset, len(ms)), nil
 }
 
-// join puts messages into the batch that is sent next, or after it, and counts the caller among those who wait. The caller
-// holds mu.
-func (w *Writer) join(p parcel) (b *batch, offset int) {
-	b = w.open(p, len(p.messages))
-	offset = len(b.messages)
-	b.messages = append(b.messages, p.messages...)
-	b.keys = append(b.keys, p.keys...)
-	return b, offset
-}
-
-// put is join of one message.
-func (w *Writer) put(text, key string) *batch {
-	b := w.open(parcel{bytes: len(text)}, 1)
+// put puts a message into the batch that is sent next, or after it, and counts the caller among those who wait; first says that there was
+// no such batch. The message is encoded here, since few bytes take less time than who waits for mu to wake up. The caller holds mu.
+func (w *Writer) put(m *codec.Message, size int) (b *batch, first bool, err error) {
+	b, first = w.open(parcel{bytes: size}, 1)
+	shelf := w.shelf.room
+	if b.memory != nil {
+		shelf = b.memory.room
+	}
+	text, err := w.encodeInto(shelf(size), m)
+	b.bytes += len(text) - size
+	if err != nil {
+		if b.waiters--; first {
+			w.queue = w.queue[:len(w.queue)-1]
+		}
+		return nil, false, err
+	}
 	b.messages = append(b.messages, text)
 	if w.cfg.Keyed {
-		b.keys = append(b.keys, key)
+		b.keys = append(b.keys, m.Key)
 	}
-	return b
+	return b, first, nil
 }
 
 // open is the batch that takes n messages next, but for the messages themselves. One that is begun has room for as many as
-// the last one had.
-func (w *Writer) open(p parcel, n int) (b *batch) {
+// the last one had. The caller holds mu.
+func (w *Writer) open(p parcel, n int) (b *batch, first bool) {
 	if last := len(w.queue); last > 0 && w.queue[last-1].fits(p, n) {
 		b = w.queue[last-1]
 	} else {
-		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, size: w.cfg.Pack, compression: w.cfg.Compression, done: make(chan struct{})}
-		b.messages = make([]string, 0, max(n, w.last))
-		w.queue = append(w.queue, b)
+		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, size: w.cfg.Pack, compression: w.cfg.Compression, turn: newTurn()}
+		if w.large {
+			b.memory = memories.Get().(*memory)
+			b.messages, b.notify = b.memory.messages, b.memory.notify
+		} else {
+			b.messages = make([]string, 0, max(n, w.last))
+		}
+		w.queue, first = append(w.queue, b), true
 	}
 	b.bytes += p.bytes
 	b.waiters++
-	return b
+	return b, first
 }
 
-// wait waits for the batch; whoever finds the line free sends for all who wait.
-func (w *Writer) wait(ctx context.Context, b *batch) error {
-	for {
+// wait waits for the batch. Whose turn it is takes the line, and sends for all who wait: of the callers of Append who began the batch.
+// Run does it for those of Publish.
+func (w *Writer) wait(ctx context.Context, b *batch, turn bool) error {
+	for !turn {
 		select {
-		case <-b.done:
-			return b.err
+		case _, turn = <-b.next:
+			if !turn {
+				return b.err
+			}
 		case <-ctx.Done():
-			return w.abandon(ctx, b)
-		case w.line <- struct{}{}:
-			runtime.Gosched() // others who are ready to append share the call
+			return w.abandon(ctx, b, false)
 		}
-		for !closed(b.done) && ctx.Err() == nil {
-			w.round(ctx)
-			w.out.tell()
-		}
-		<-w.line
 	}
+	select {
+	case <-b.next:
+		return b.err
+	case <-ctx.Done():
+		return w.abandon(ctx, b, true)
+	case w.line <- struct{}{}:
+		runtime.Gosched() // others who are ready to append share the call
+	}
+	for !b.over() && ctx.Err() == nil {
+		w.round(ctx)
+		w.out.tell()
+	}
+	<-w.line
+	if b.over() {
+		return b.err
+	}
+	return w.abandon(ctx, b, true)
 }
 
 // abandon stops waiting. A batch that nobody waits for and that was not sent is dropped.
-func (w *Writer) abandon(ctx context.Context, b *batch) error {
+func (w *Writer) abandon(ctx context.Context, b *batch, turn bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if closed(b.done) {
+	if b.over() {
 		return b.err
 	}
 	b.waiters--
@@ -219,6 +248,9 @@ func (w *Writer) abandon(ctx context.Context, b *batch) error {
 			w.dropBehind(b.number)
 			return w.notSent(context.Cause(ctx))
 		}
+	}
+	if turn && !b.pass() {
+		return b.err
 	}
 	return &tier.Error{Op: "append", Key: w.place.addr.LogKey(), Class: tier.ErrCancelled, Err: context.Cause(ctx)}
 }
@@ -352,9 +384,12 @@ func (w *Writer) troubled(failures int, err error) {
 	}
 }
 
-// writeMessages is how many messages of several batches go in one write: a server that is handed more at a time has them all
-// in line before it runs the first.
-const writeMessages = 2048
+// How many entries of several batches go in one write, and bytes of them: a server that is handed more at a time has them all in line
+// before it runs the first.
+const (
+	writeEntries = 2048
+	writeBytes   = 4 << 20
+)
 
 // refill moves batches from the queue to those that are sent. Those of a named producer and of an exclusive writer go one
 // by one: numbers and ids may leave gaps, so one that fails must not be overtaken.
@@ -365,14 +400,17 @@ func (w *Writer) refill() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	messages, n := 0, 0
+	entries, bytes, n := 0, 0, 0
 	for _, b := range w.out.sent {
-		messages += len(b.messages)
+		entries, bytes = entries+b.entries(), bytes+b.bytes
 	}
-	for n < len(w.queue) && len(w.out.sent)+n < limit && (len(w.out.sent)+n == 0 || messages+len(w.queue[n].messages) <= writeMessages) {
-		w.last = len(w.queue[n].messages)
-		messages += w.last
-		n++
+	for ; n < len(w.queue) && len(w.out.sent)+n < limit; n++ {
+		b := w.queue[n]
+		entries, bytes = entries+b.entries(), bytes+b.bytes
+		if len(w.out.sent)+n > 0 && (entries > writeEntries || bytes > writeBytes) {
+			break
+		}
+		w.last, w.large = len(b.messages), w.direct.open && len(b.messages) >= directMessages
 	}
 	w.out.sent = append(w.out.sent, w.queue[:n]...)
 	w.queue = append(w.queue[:0:0], w.queue[n:]...)

@@ -25,8 +25,13 @@ if size == 0 then
 end
 
 local held = call('GET', producer) or ''
-local receipts, state = string.match(held, '^([^@]*)(.*)$')
-local first, ms, seq = string.match(state, '^@(%S+) (%d+) (%d+)$')
+local receipts, first, ms, seq = string.match(held, '^([^@]*)@(%S+) (%d+) (%d+)$')
+if first and seq + size <= 4095 and not redis.pcall('XSETID', log, ms .. '-' .. seq + size - 1).err then -- as most are: behind the one before
+  call('SET', producer, receipts .. '@' .. first .. ' ' .. ms .. ' ' .. seq + size, 'KEEPTTL')
+  return 1
+end
+local state
+receipts, state = string.match(held, '^([^@]*)(.*)$')
 if first then
   ms, seq = ms + 0, seq + 0
 elseif state == '' then
@@ -39,7 +44,9 @@ elseif state == '' then
   end
   pass(above)
   pass(call('HGET', scope, 'top' .. string.sub(field, 7)) or '0-0') -- as append.lua has it: XSETID takes an id below the top, too
-  local top = call('XREVRANGE', log, '+', string.format('%.0f-0', ms), 'COUNT', 1)[1]
+  -- only what is above all that is known: what the only writer of a log would find is its own last pack, which Lua would hash byte by byte
+  local from = seq < 0 and string.format('%.0f-0', ms) or string.format('(%.0f-%d', ms, seq)
+  local top = call('XREVRANGE', log, '+', from, 'COUNT', 1)[1]
   if top then
     pass(top[1])
   elseif call('XLEN', log) == 0 then -- what it gave last is not known

@@ -178,6 +178,9 @@ func (r *run) read(ctx context.Context) error {
 		return r.committed(err)
 	case got := <-r.ahead:
 		r.ahead = nil
+		if got.err != nil && ctx.Err() != nil {
+			return nil // nothing more is read; what is being committed is waited for
+		}
 		if got.err != nil {
 			return got.err
 		}

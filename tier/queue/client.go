@@ -32,16 +32,13 @@ type Client struct {
 	cfg    Config
 	mint   mint
 
-	mu   sync.Mutex
-	open []*batch // to be sent; the last may still take jobs
-
-	// The producers that have no call under way. There is one call at a time, so that callers gather behind it, and another one beside it while
-	// it takes longer than patience.
-	line, beside chan *producer
+	mu    sync.Mutex
+	open  []*batch       // to be sent; the last may still take jobs
+	slots chan *producer // that have no call under way
 }
 
-// patience is above what a call takes on a fast network, and little beside what it takes on a slow one.
-const patience = time.Millisecond
+// callsAtOnce is how many calls are under way. Few, so that callers gather behind them.
+const callsAtOnce = 2
 
 // NewClient checks the configuration. It sends nothing.
 func NewClient(client *tier.Client, cfg Config) (*Client, error) {
@@ -54,9 +51,10 @@ func NewClient(client *tier.Client, cfg Config) (*Client, error) {
 	if cfg.RetryFor < 0 || cfg.RetryFor > maxRetryFor {
 		return nil, fmt.Errorf("%w: RetryFor is %s, want up to %s", ErrBadCall, cfg.RetryFor, maxRetryFor)
 	}
-	c := &Client{client: client, queue: tier.Queue(cfg.Queue), cfg: cfg, mint: mint{client: client}, line: make(chan *producer, 1), beside: make(chan *producer, 1)}
-	c.line <- newProducer()
-	c.beside <- newProducer()
+	c := &Client{client: client, queue: tier.Queue(cfg.Queue), cfg: cfg, mint: mint{client: client}, slots: make(chan *producer, callsAtOnce)}
+	for range callsAtOnce {
+		c.slots <- newProducer()
+	}
 	return c, nil
 }
 

@@ -89,12 +89,17 @@ func (c *Client) join(jobs []encoded) (b *batch, offset int) {
 func (c *Client) wait(ctx context.Context, b *batch, began bool) error {
 	for sends := began; ; sends = true {
 		if sends {
-			if slot, p := c.slot(ctx, b); p != nil {
+			select {
+			case <-b.done:
+				return b.err
+			case <-ctx.Done():
+				return c.abandon(ctx, b)
+			case p := <-c.slots:
 				runtime.Gosched() // callers who were answered just now, or come at the same time, share the call
 				for first := c.next(ctx, b); first != nil; first = c.next(ctx, b) {
 					p = c.serve(ctx, p, first)
 				}
-				slot <- p
+				c.slots <- p
 			}
 			if ctx.Err() != nil {
 				return c.abandon(ctx, b)
@@ -106,31 +111,6 @@ func (c *Client) wait(ctx context.Context, b *batch, began bool) error {
 		case <-ctx.Done():
 			return c.abandon(ctx, b)
 		case <-b.orphan:
-		}
-	}
-}
-
-// slot waits for who may make a call, as long as the batch waits and ctx has not ended: nil then.
-func (c *Client) slot(ctx context.Context, b *batch) (slot chan *producer, p *producer) {
-	select {
-	case p = <-c.line:
-		return c.line, p
-	default:
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for {
-		select {
-		case <-b.done:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, nil
-		case p = <-c.line:
-			return c.line, p
-		case p = <-slot:
-			return slot, p
-		case <-timer.C:
-			slot = c.beside
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestEnqueueTogether(t *testing.T) {
 // TestEnqueueLeft: when the caller who would have sent for all stops waiting, another one sends.
 func TestEnqueueLeft(t *testing.T) {
 	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
-	line, _, waiting := f.jobs.Hold()
+	goOn, waiting := f.jobs.Hold()
 	ctx, leave := context.WithCancel(f.ctx)
 	const others = 3
 	left, done := make(chan error, 1), make(chan error, others)
@@ -66,24 +66,11 @@ func TestEnqueueLeft(t *testing.T) {
 	waits(1 + others)
 	leave()
 	require.ErrorIs(t, <-left, tier.ErrCancelled)
-	line()
+	goOn()
 	for range others {
 		require.NoError(t, <-done)
 	}
 	f.counts(queue.Counts{Ready: 1 + others})
-}
-
-// TestEnqueueBeside: callers do not wait for a call that takes long.
-func TestEnqueueBeside(t *testing.T) {
-	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
-	_, beside, _ := f.jobs.Hold()
-	done := make(chan error, 1)
-	go func() {
-		_, err := f.jobs.Enqueue(f.ctx, queue.Job{})
-		done <- err
-	}()
-	beside()
-	require.NoError(t, <-done)
 }
 
 // TestEnqueueRefusedWhole: where a key that is only needed at the end is of another type, nothing is enqueued.

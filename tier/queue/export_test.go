@@ -32,15 +32,22 @@ func (m *Member) Direct(ctx context.Context) {
 	m.openSettles(ctx)
 }
 
-// Hold keeps callers from sending until the line, or the place beside it, is free again. Waiting is how many wait for the first of what is open.
-func (c *Client) Hold() (line, beside func(), waiting func() int) {
-	first, second := <-c.line, <-c.beside
-	return func() { c.line <- first }, func() { c.beside <- second }, func() int {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if len(c.open) == 0 {
-			return 0
-		}
-		return c.open[0].waiters
+// Hold keeps callers from sending until go on is called. Waiting is how many wait for the first of what is open.
+func (c *Client) Hold() (goOn func(), waiting func() int) {
+	var held []*producer
+	for range callsAtOnce {
+		held = append(held, <-c.slots)
 	}
+	return func() {
+			for _, p := range held {
+				c.slots <- p
+			}
+		}, func() int {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if len(c.open) == 0 {
+				return 0
+			}
+			return c.open[0].waiters
+		}
 }

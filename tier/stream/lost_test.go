@@ -56,7 +56,7 @@ func TestLostReply(t *testing.T) {
 					})
 				}
 				for _, lost := range []int{1, 2, 5, 8} {
-					t.Run(fmt.Sprintf("%s, pack %d, %s %d of 8 in flight lost", kind, pack, fault.name, lost), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s, pack %d, %s %d of 8 lost", kind, pack, fault.name, lost), func(t *testing.T) {
 						t.Parallel()
 						f, proxy := setUpProxied(t, tiertest.Shared(t, kind))
 						w := f.writer(stream.WriterConfig{Pack: pack})
@@ -65,7 +65,10 @@ func TestLostReply(t *testing.T) {
 						f.load(sources(t)["append"])
 						f.load(sources(t)["pack"])
 						stop := f.run(w)
-						const n = 1 + 8*500
+						n := 1 + 8*2048 // calls, of which one goes in a write; of packs all in one
+						if pack > 1 {
+							n = 1 + 8*4096
+						}
 						proxy.Freeze() // so that all but the first are queued when the next round begins
 						fault.inject(proxy, 1, nth(1+lost, appends))
 						o := f.publish(w, n)

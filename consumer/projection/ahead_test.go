@@ -1,6 +1,7 @@
 package projection_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,6 +25,9 @@ type aheadCase struct {
 	held    func(r *running)                  // while it waits at the server
 	dead    string                            // data of a message that is given up by it
 	emitted int                               // how often messages were, in all
+
+	hold string // data of the first message of the batch
+	last string // and of the last one of the next
 }
 
 // TestFoldsWhileItCommits: a batch is folded while the commit of the one before it waits at the server. Whatever becomes of that
@@ -42,15 +46,55 @@ func TestFoldsWhileItCommits(t *testing.T) {
 			for _, c := range []aheadCase{
 				{name: "committed", emitted: n},
 				{name: "refused", dead: "15", emitted: n - 1},
+				{name: "fenced", emitted: n, before: func(s *stage, _ *tiertest.Proxy) { // it waits at the server behind what ends the ownership
+					was, fenced := blocked(s.t, server), make(chan error, 1)
+					key := s.addr.CursorsKey()
+					end := s.client.B().Hincrby().Key(key).Field(tier.CursorField("tallies.1", "epoch")).Increment(1).Build()
+					go func() {
+						_, err := s.client.Do(context.Background(), key, end)
+						fenced <- err
+					}()
+					s.t.Cleanup(func() { require.NoError(s.t, <-fenced) })
+					tiertest.Eventually(s.t, patience, func() (bool, string) { return blocked(s.t, server) > was, "it does not wait yet" })
+				}},
 				{name: "reply lost", emitted: n, before: func(_ *stage, p *tiertest.Proxy) { p.DropNextReply(commits) }},
 				{name: "stopped", emitted: n, held: func(r *running) { r.cancel() }},
 				{name: "stopped, refused", dead: "15", emitted: n - 1, held: func(r *running) { r.cancel() }},
 				{name: "stopped, reply lost", emitted: n, before: func(_ *stage, p *tiertest.Proxy) { p.DropNextReply(commits) }, held: func(r *running) { r.cancel() }},
 			} {
+				c.hold, c.last = "11", "30" // the batches behind those of 1 and of 10
 				t.Run(c.name, func(t *testing.T) { foldAhead(t, server, proxy, n, c) })
+				if c.hold, c.last = "0", "10"; c.dead != "" {
+					c.dead = c.hold
+				}
+				t.Run("first, "+c.name, func(t *testing.T) { foldAhead(t, server, proxy, n, c) })
 			}
 		})
 	}
+}
+
+// blocked is how many clients a server has that wait.
+func blocked(t testing.TB, server *tiertest.Server) (n int) {
+	m := server.Command(t, "INFO", "clients")
+	text, err := m.ToString()
+	require.NoError(t, err)
+	_, after, _ := strings.Cut(text, "blocked_clients:")
+	_, err = fmt.Sscan(after, &n)
+	require.NoError(t, err)
+	return n
+}
+
+// idOf is the entry of a message.
+func (s *stage) idOf(data string) string {
+	reader, err := stream.NewReader(s.client, stream.ReaderConfig{Address: s.addr.String()})
+	require.NoError(s.t, err)
+	for m, err := range reader.Range(s.t.Context(), codec.EntryID{}, codec.MaxEntryID) {
+		require.NoError(s.t, err)
+		if string(m.Data) == data {
+			return m.Addr.String()
+		}
+	}
+	return ""
 }
 
 func foldAhead(t *testing.T, server *tiertest.Server, proxy *tiertest.Proxy, n int, c aheadCase) {
@@ -67,10 +111,10 @@ func foldAhead(t *testing.T, server *tiertest.Server, proxy *tiertest.Proxy, n i
 		folded[data]++
 		switch at := data; {
 		case folded[data] > 1:
-		case at == "11": // the first of the batch behind those of 1 and of 10
+		case at == c.hold:
 			close(began)
 			<-open
-		case at == "30": // the last of the one after it
+		case at == c.last:
 			close(ahead)
 		}
 		d.Emit(tier.HashIncrement("total", "n", 1))
@@ -87,19 +131,34 @@ func foldAhead(t *testing.T, server *tiertest.Server, proxy *tiertest.Proxy, n i
 	r := table()
 	<-began
 	since := time.Now()
-	tiertest.Eventually(t, patience, func() (bool, string) { lag := s.info(1).Lag; return lag == int64(n-11), strconv.Itoa(int(lag)) })
+	if c.hold == "0" { // nothing is committed yet, so the server is told of what is read
+		told := s.idOf(c.last)
+		tiertest.Eventually(t, patience, func() (bool, string) {
+			reach := s.raw("HGETALL", s.addr.CursorsKey())[tier.CursorField("tallies.1", "reach")]
+			return reach == told, reach
+		})
+	} else {
+		tiertest.Eventually(t, patience, func() (bool, string) { lag := s.info(1).Lag; return lag == int64(n-11), strconv.Itoa(int(lag)) })
+	}
 	server.Command(t, "CLIENT", "PAUSE", "60000", "WRITE")
+	defer server.Command(t, "CLIENT", "UNPAUSE") // of a test that fails
 	if c.before != nil {
 		c.before(s, proxy)
 	}
 	quick := time.Since(since) < time.Second // else what is due is looked for, which waits for the commit
+	looks := proxy.Commands()["HMGET"]
 	close(open)
-	if quick {
+	switch {
+	case c.hold == "0": // a fold needs nothing of the server
 		select {
 		case <-ahead:
 		case <-time.After(patience / 4):
 			require.Fail(t, "nothing is folded while a commit is under way")
 		}
+	case quick: // it looks at the state first, and if the commit was sent before that the reply comes behind the commit's
+		tiertest.Eventually(t, patience/4, func() (bool, string) {
+			return proxy.Commands()["HMGET"] > looks, "nothing is folded while a commit is under way"
+		})
 	}
 	if c.held != nil {
 		c.held(r)

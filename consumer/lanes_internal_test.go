@@ -161,7 +161,7 @@ func (w *world) settle(how int) bool {
 	case toForget:
 		w.tr.remove(f)
 	case toHandBack:
-		w.tr.release(e.id, w.clock)
+		w.tr.release(tier.Held{Entry: e.id}, w.clock)
 		e.place, e.count = loose, e.count-1
 	case toSettle:
 		w.close(f, e)
@@ -178,7 +178,7 @@ func (w *world) commit(f *flight, e *worldEntry, how int) {
 	if e.place == mine { // or an earlier call had its effect
 		if how == refused {
 			e.place = loose
-			w.tr.release(e.id, w.clock.Add(time.Minute))
+			w.tr.release(tier.Held{Entry: e.id}, w.clock.Add(time.Minute))
 			return
 		}
 		w.close(f, e)
@@ -374,7 +374,7 @@ func TestLanes(t *testing.T) {
 					t.Skip("no read")
 				}
 				fresh[0].place = loose
-				w.tr.stray(fresh[0].id, w.clock)
+				w.tr.stray(tier.Held{Entry: fresh[0].id}, w.clock)
 			},
 			"lose": func(t *rapid.T) { // this consumer was silent for a lease
 				var held []tier.Held

@@ -55,10 +55,10 @@ func (t *tracker) committed(f *flight, first time.Duration) {
 }
 
 // stray notes that an entry was released of which nobody knows what is in it.
-func (t *tracker) stray(e codec.EntryID, due time.Time) {
-	t.release(e, due)
-	if t.lanes != nil && len(t.lanes.places[e]) == 0 {
-		t.lanes.strays[e] = true
+func (t *tracker) stray(h tier.Held, due time.Time) {
+	t.release(h, due)
+	if t.lanes != nil && len(t.lanes.places[h.Entry]) == 0 {
+		t.lanes.strays[h.Entry] = true
 	}
 }
 

@@ -78,6 +78,36 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// What was given back after a read whose reply was lost is taken over, and that reply is lost, too: it is given back once more, and
+// waits for no lease.
+func TestLostReplyOfATakeOverAfterARead(t *testing.T) {
+	t.Parallel()
+	tiertest.EachServer(t, func(t *testing.T, server *tiertest.Server) {
+		const n = 50
+		s := newStage(t, server)
+		s.lease = time.Hour
+		s.append(n, n)
+		p := newPuppet(s.source())
+		var lost atomic.Bool
+		p.after = func(call string, err error) error {
+			if call == "read" && p.made("release") == 0 && s.pending() > 0 ||
+				call == "take over" && p.made("release") == 1 && lost.CompareAndSwap(false, true) {
+				return tier.Wrap(call, "", tier.ErrNetwork)
+			}
+			return err
+		}
+		seen := newTally()
+		s.run(p, func(_ context.Context, d *consumer.Delivery) error {
+			seen.add(fmt.Sprint(d.Key, " attempt ", d.Attempt))
+			return nil
+		}, consumer.Config{})
+		seen.reach(t, n, patience/4)
+		s.settled(patience)
+		require.Equal(t, n, seen.deliveries())
+		require.Equal(t, 1, seen.count("0 attempt 1"))
+	})
+}
+
 // A failed message waits for its next delivery, parked, when a call fails and the consumer asks what it holds: neither its
 // pause nor its attempt is taken from it.
 func TestFailedIsNotStranded(t *testing.T) {

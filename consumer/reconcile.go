@@ -26,12 +26,13 @@ func (t *tracker) vanished(entries []codec.EntryID) (n int) {
 }
 
 // reconcile compares with what is held according to the server. It returns what was lost: the flights, for which no
-// more will be done, with the contexts to end; and what is held though nobody here knows of it.
+// more will be done, with the contexts to end; and what is held though nobody here knows of it, which what was released is, too, when it
+// was taken over since by a call whose reply was lost.
 func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handling, unknown []tier.Held) {
 	known := make(map[codec.EntryID]bool, len(held))
 	for _, h := range held {
 		known[h.Entry] = true
-		if _, released := t.released[h.Entry]; t.flights.of(h.Entry) == nil && !released {
+		if r, is := t.released[h.Entry]; t.flights.of(h.Entry) == nil && (!is || h.Deliveries > r.deliveries) {
 			unknown = append(unknown, h)
 		}
 	}

@@ -32,7 +32,7 @@ func (f *fetcher) recover(fetched []tier.Leased) bool {
 				slog.Int("entries", len(stranded)))
 			f.desk.change(func(t *tracker) {
 				for _, h := range stranded {
-					t.stray(h.Entry, time.Now())
+					t.stray(h.Held, time.Now())
 				}
 			})
 		}

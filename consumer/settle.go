@@ -102,7 +102,7 @@ func (s *settler) release(batch []*flight, reason string, held func(*flight) tie
 func (r *run) released(held []tier.Returned, due time.Time) {
 	r.desk.change(func(t *tracker) {
 		for _, h := range held {
-			t.release(h.Entry, due)
+			t.release(h.Held, due)
 		}
 	})
 }

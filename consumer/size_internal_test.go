@@ -74,7 +74,7 @@ func TestTrackerBytes(t *testing.T) {
 	big.Bytes = 1 << 20
 	tr.take([]tier.Leased{big, l})
 	require.Equal(t, room{}, tr.room(1), "without room for bytes there is none, for what is to be taken over neither")
-	tr.release(entryAt(2), tr.due)
+	tr.release(tier.Held{Entry: entryAt(2)}, tr.due)
 	require.Equal(t, 1000, tr.room(1).bytes)
 }
 

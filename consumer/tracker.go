@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
 )
 
 // maxEntries bounds the entries in flight, and those that are released before reading stops: together they stay within the
@@ -22,24 +23,30 @@ type tracker struct {
 	values      context.Context
 	policy      policy
 	flights     flights
-	released    map[codec.EntryID]time.Time // when it can be taken over
-	due         time.Time                   // of the first that was released, or earlier; zero when none is
-	next        time.Time                   // when the first parked entry of the group is due, as far as is known here; zero: none
-	suspects    int                         // in flight
-	messages    int                         // of flights
-	ended       int                         // messages of all flights that are none any more
-	bytes       int                         // that they weigh
-	waiting     fifo[*flight]               // with messages that no worker was given
-	through     []*flight                   // waiting for the settler
-	lanes       *lanes                      // what waits for each other, in place of waiting; nil: nothing does
-	closed      bool                        // nothing is begun any more
-	interrupted bool                        // errors of handlers do not count any more
+	released    map[codec.EntryID]released
+	due         time.Time     // of the first that was released, or earlier; zero when none is
+	next        time.Time     // when the first parked entry of the group is due, as far as is known here; zero: none
+	suspects    int           // in flight
+	messages    int           // of flights
+	ended       int           // messages of all flights that are none any more
+	bytes       int           // that they weigh
+	waiting     fifo[*flight] // with messages that no worker was given
+	through     []*flight     // waiting for the settler
+	lanes       *lanes        // what waits for each other, in place of waiting; nil: nothing does
+	closed      bool          // nothing is begun any more
+	interrupted bool          // errors of handlers do not count any more
+}
+
+// released is when an entry can be taken over, and its deliveries that count: when there are more, it was.
+type released struct {
+	due        time.Time
+	deliveries int
 }
 
 func newTracker(values context.Context, max, maxBytes int, p policy, o Order) *tracker {
 	return &tracker{
 		max: max, maxBytes: maxBytes, values: values, policy: p, lanes: newLanes(o),
-		released: map[codec.EntryID]time.Time{},
+		released: map[codec.EntryID]released{},
 	}
 }
 
@@ -185,11 +192,11 @@ func (t *tracker) forget(f *flight) bool {
 }
 
 // release notes that an entry was released until due. If it is in flight, its flight ends.
-func (t *tracker) release(e codec.EntryID, due time.Time) {
-	if f := t.flights.of(e); f != nil {
+func (t *tracker) release(h tier.Held, due time.Time) {
+	if f := t.flights.of(h.Entry); f != nil {
 		t.forget(f)
 	}
-	t.released[e] = due
+	t.released[h.Entry] = released{due, max(0, h.Deliveries)}
 	if t.due.IsZero() || due.Before(t.due) {
 		t.due = due
 	}
@@ -206,7 +213,8 @@ func (t *tracker) dueBy(at time.Time) {
 // was a little behind, and then it is worth another look before long.
 func (t *tracker) looked(now time.Time, again time.Duration) {
 	t.due = time.Time{}
-	for _, d := range t.released {
+	for _, r := range t.released {
+		d := r.due
 		if d.Before(now) {
 			d = now.Add(again)
 		}

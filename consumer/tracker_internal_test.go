@@ -224,7 +224,7 @@ func TestTracker(t *testing.T) {
 				}
 				w.drop(f.entry)
 				if f.verdict() == toHandBack {
-					tr.release(f.entry, now)
+					tr.release(tier.Held{Entry: f.entry}, now)
 					w.released = append(w.released, f.entry)
 				} else {
 					tr.remove(f)
@@ -370,9 +370,9 @@ func TestTrackerRoom(t *testing.T) {
 	r := tr.room(8)
 	require.Equal(t, room{messages: 10_000 - maxEntries + 1, bytes: r.bytes, read: 1, take: 1}, r, "entries are bounded, not messages alone")
 	for i := range maxEntries - 1 {
-		tr.release(entryAt(i), time.UnixMilli(0))
+		tr.release(tier.Held{Entry: entryAt(i)}, time.UnixMilli(0))
 	}
-	tr.release(entryAt(maxEntries), time.UnixMilli(0))
+	tr.release(tier.Held{Entry: entryAt(maxEntries)}, time.UnixMilli(0))
 	require.Equal(t, room{messages: 10_000, bytes: 1 << 30, read: 0, take: maxEntries, hungry: true}, tr.room(maxEntries+1),
 		"with much that failed, nothing new is read, and what is due can be taken over")
 }
@@ -381,9 +381,9 @@ func TestTrackerDue(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	tr := newTracker(t.Context(), 10, 1<<30, policy{}, None)
 	require.Zero(t, tr.due)
-	tr.release(entryAt(1), at(50))
-	tr.release(entryAt(2), at(40))
-	tr.release(entryAt(3), at(60))
+	tr.release(tier.Held{Entry: entryAt(1)}, at(50))
+	tr.release(tier.Held{Entry: entryAt(2)}, at(40))
+	tr.release(tier.Held{Entry: entryAt(3)}, at(60))
 	require.Equal(t, at(40), tr.due)
 	tr.looked(at(45), 2*time.Second)
 	require.Equal(t, at(47), tr.due, "what should have been found is looked for again soon")

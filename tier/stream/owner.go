@@ -144,15 +144,26 @@ func (o *Owner) forget(is ownership) {
 	o.given, o.crashes, o.reach, o.passed, o.past = false, is.crashes, is.reach, is.passed, past{}
 }
 
-// held is what was given out and is not settled.
+// held is what was given out and is not settled; of what was handed back, with the deliveries that it was handed back with.
 func (o *Owner) held() (held []tier.Held) {
+	returned := map[codec.EntryID]tier.Held{}
+	for _, g := range o.returned {
+		returned[g.Entry] = g.Held
+	}
+	add := func(e codec.EntryID) {
+		h, is := returned[e]
+		if !is {
+			h = tier.Held{Entry: e, Deliveries: 1}
+		}
+		held = append(held, h)
+	}
 	for _, p := range o.ahead {
 		if !p.through {
-			held = append(held, tier.Held{Entry: p.entry, Deliveries: 1})
+			add(p.entry)
 		}
 	}
 	for e := range o.taken {
-		held = append(held, tier.Held{Entry: e, Deliveries: 1})
+		add(e)
 	}
 	return held
 }

@@ -71,6 +71,9 @@ func (f *fetcher) step() bool {
 		if !old.bring(n) {
 			return false
 		}
+		if f.suspect {
+			return true // the next step finds out
+		}
 		room, due = f.ask()
 	}
 	if !f.paused && room.worthReading(f.pace.bound, f.cfg.MaxInFlightBytes) {

@@ -72,7 +72,7 @@ func (l *look) cutShort(wait time.Duration, now, parked time.Time) time.Duration
 // takeOver looks at one page and takes up to n entries.
 func (f *fetcher) takeOver(n int) bool {
 	return f.call(f.fetching, "take_over", func() error {
-		if f.unlearned() {
+		if f.unlearned() || f.suspect { // by the call before: what it took comes first
 			return nil
 		}
 		suspects := 0
@@ -108,7 +108,7 @@ func (f *fetcher) takeOver(n int) bool {
 // takeDue takes up to n parked entries up again.
 func (f *fetcher) takeDue(n int) bool {
 	return f.call(f.fetching, "due", func() error {
-		if f.unlearned() {
+		if f.unlearned() || f.suspect {
 			return nil
 		}
 		taken, err := f.member.Due(f.calls, n)

@@ -106,6 +106,9 @@ func (m pulledAhead) ReadAhead(ctx context.Context, n int, wait time.Duration, n
 		err = m.p.call(ctx, "read, more is on its way", func() error { return nil })
 	}
 	if err != nil {
+		if more { // what is on its way is lost with it
+			_, _, _ = m.ahead.ReadAhead(ctx, n, 0, func() int { return 0 })
+		}
 		return nil, false, err
 	}
 	return out, more, nil

@@ -18,6 +18,9 @@ type fetch struct {
 	had     int // messages, the last time
 }
 
+// maxKept is how many records a fetch makes room for that are none of plain entries: a pack of more has memory of its own.
+const maxKept = 4096
+
 // clear lets go of what the fetch held.
 func (f *fetch) clear() {
 	f.Page.Clear()
@@ -49,7 +52,7 @@ func (p *place) decode(ctx context.Context, f *fetch, deliveries map[codec.Entry
 	}
 	asked := ask == nil
 	f.leased = slices.Grow(f.leased[:0], len(f.Entries))
-	f.records = slices.Grow(f.records[:0], max(f.had, len(f.Entries)))
+	f.records = slices.Grow(f.records[:0], max(min(f.had, maxKept), len(f.Entries)))
 	f.had = 0
 	for _, e := range f.Entries {
 		records := f.keep(p.records(f.records[len(f.records):], e))

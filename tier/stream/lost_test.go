@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier/stream"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
@@ -82,6 +83,48 @@ func TestLostReply(t *testing.T) {
 					})
 				}
 			}
+		}
+	}
+}
+
+// TestLostReplyOfSeveral (B74): the same of large messages, of which four calls go in one write.
+func TestLostReplyOfSeveral(t *testing.T) {
+	const write, call, size = 4, 3, 300_000
+	for _, kind := range []tiertest.Kind{tiertest.Valkey, tiertest.Redis} {
+		for _, lost := range []int{1, 2, 4} {
+			t.Run(fmt.Sprintf("%s, reply %d of %d lost", kind, lost, write), func(t *testing.T) {
+				t.Parallel()
+				f, proxy := setUpProxied(t, tiertest.Shared(t, kind))
+				w := f.writer(stream.WriterConfig{})
+				f.append(f.writer(stream.WriterConfig{}), 1) // the stream is declared
+				f.load(sources(t)["append"])
+				stop := f.run(w)
+				proxy.Freeze() // so that all but the first are queued when the next round begins
+				proxy.DropReplies(1, nth(1+lost, appends))
+				var o outcomes
+				publish := func(i, size int) {
+					m := codec.Message{Data: make([]byte, size)}
+					m.Data[0] = byte(i)
+					require.NoError(t, w.Publish(f.ctx, m, o.of(i)))
+				}
+				publish(0, 1)
+				tiertest.Eventually(t, soon, func() (bool, string) { return w.Queued() == 0, "the first one waits" })
+				const n = 1 + 2*write*call
+				for i := 1; i < n; i++ {
+					publish(i, size)
+				}
+				proxy.Thaw()
+				require.NoError(t, w.Flush(f.ctx))
+				stop()
+				require.Equal(t, 1, proxy.Dropped())
+				require.Equal(t, make([]error, n), o.errs)
+				got := f.all()[1:]
+				requireAscending(t, got)
+				requireSame(t, o.ids, idsOf(got))
+				for i := range got {
+					require.EqualValues(t, i, got[i].Data[0])
+				}
+			})
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestServerDown(t *testing.T) {
 	require.NotZero(t, tries)
 	require.LessOrEqual(t, tries, int(10+10*took.Seconds()), "a storm of connections in %s", took)
 
-	late := f.start(w, "back in time")
+	late := f.start(f.writer(stream.WriterConfig{RetryFor: time.Minute}), "back in time")
 	require.NoError(t, s.Restart(f.ctx))
 	<-late.done
 	require.NoError(t, late.err)

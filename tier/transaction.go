@@ -98,6 +98,12 @@ func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile
 	ctx, cancel := t.client.deadline(ctx)
 	defer cancel()
 	defer t.conn.Within(ctx)()
+	clean := false
+	defer func() {
+		if !clean { // somebody else's panic, too: the next one would take these replies for its own
+			t.drop()
+		}
+	}()
 	n := write(t.conn)
 	t.conn.Send(AppendCommand(nil, "EXEC"))
 	t.conn.Send(t.look)
@@ -107,17 +113,15 @@ func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile
 		ran, err = t.replies(n, read)
 	}
 	if isRefusal(err) { // all are refused, which a script will explain
-		t.drop()
 		return nil, false, nil
 	}
 	if err != nil {
-		t.drop()
 		return nil, false, t.failed(ctx, "EXEC", err)
 	}
 	if seen, err = t.looked(); err != nil { // what ran is known
-		t.drop()
 		return nil, ran, nil
 	}
+	clean = true
 	t.rest()
 	return seen, ran, nil
 }

@@ -16,7 +16,7 @@ var errStopped = errors.New("the writer was stopped")
 const perMessage = 128
 
 // Publish queues a message and returns; done, which may be nil, is called with its id or error, in the order of the
-// calls, from the goroutine that sends: it must not block. While MaxQueued bytes are queued, Publish waits. It needs Run.
+// calls, from the goroutine that sends: it must neither block nor panic. While MaxQueued bytes are queued, Publish waits. It needs Run.
 //
 // Errors: ErrNotRunning, those of the message's size, or that of ctx; then done is not called.
 func (w *Writer) Publish(ctx context.Context, m codec.Message, done func(codec.ID, error)) error {

@@ -24,7 +24,7 @@ type direct struct {
 	mu    sync.Mutex // of who uses it; others take the scripts
 	seen  []any      // nil: no transaction is open
 	at    time.Time  // when that was
-	since time.Time  // how long its connection is there, at least
+	since time.Time  // its connection is there since then, or before
 	until time.Time  // none is opened before
 	page  tier.Page  // memory of claims
 }
@@ -52,10 +52,11 @@ func (d *direct) open(ctx context.Context, fresh time.Duration, watch []string, 
 		}
 		return false
 	}
+	d.at = time.Now()
 	if d.seen == nil {
-		d.since = now
+		d.since = d.at
 	}
-	d.seen, d.at = seen, time.Now()
+	d.seen = seen
 	return true
 }
 
@@ -189,6 +190,7 @@ func (m *Member) claimDirect(ctx context.Context, n int) (c claim, ran bool, err
 	look := strconv.FormatInt(serverTime(d.seen[7]).Add(time.Since(d.at)+m.lease).UnixMilli(), 10)
 	turn := func(jobs int) []string { return []string{"ZADD", q.RingKey(), "XX", "INCR", strconv.Itoa(jobs), lane} }
 	d.page.Entries = d.page.Entries[:0]
+	asked := time.Now()
 	ran, err = d.exec(ctx, q.LaneKey(lane), func(c *tier.Conn) int {
 		c.Send(tier.AppendCommand(nil, "ZADD", q.LeasedKey(), "NX", look, lane))
 		c.Send(tier.AppendCommand(nil, turn(n)...))
@@ -230,7 +232,7 @@ func (m *Member) claimDirect(ctx context.Context, n int) (c claim, ran bool, err
 		m.clock = clock{d.at, serverTime(d.seen[7])}
 		m.known = outlook{at: d.at, due: m.clock.first(d.seen[5]), look: m.clock.first(d.seen[6])}
 	}
-	c.jobs = m.take(jobs)
+	c.jobs = m.take(jobs, asked)
 	return c, got > 0, nil
 }
 

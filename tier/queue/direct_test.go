@@ -111,9 +111,10 @@ func TestShortWayClosed(t *testing.T) {
 			leased, err := s.me.Read(s.ctx, 20, 0)
 			require.NoError(t, err)
 			require.Len(t, leased, c.given)
+			require.Equal(t, "0", s.text("EXISTS", s.queue.UniqueKey()), "a job that has started has it no more")
 			s.mine = append(s.mine, leased...)
 			s.settle(s.me, s.mine...)
-			require.Equal(t, "0", s.text("EXISTS", s.queue.NotesKey(), s.queue.CancelledKey(), s.queue.UniqueKey()))
+			require.Equal(t, "0", s.text("EXISTS", s.queue.NotesKey(), s.queue.CancelledKey()))
 			if name == "events" {
 				done := slices.DeleteFunc(s.told(s.messages(codec.EntryID{})), func(e queue.Event) bool { return e.To != "done" })
 				require.Len(t, done, len(s.mine))
@@ -169,6 +170,28 @@ func TestShortWayRepeated(t *testing.T) {
 			require.Equal(t, queue.Ready, s.get(s.ids[1]).State)
 		})
 	}
+}
+
+// TestShortWayAsked: what was asked for before the connection was there goes by the script, whenever it is answered: it may be of another server.
+func TestShortWayAsked(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Private(t, tiertest.Valkey))
+	s := &short{fixture: f, proxy: proxy, me: f.join(f.workers)}
+	s.enqueue("a", "a")
+	s.settle(s.me, s.read(s.me, 1)...)
+	before := proxy.Commands()["EVALSHA"]
+	s.do("CLIENT", "PAUSE", "60000", "WRITE")
+	read := make(chan []tier.Leased, 1)
+	go func() {
+		leased, _ := s.me.Read(s.ctx, 1, 0)
+		read <- leased
+	}()
+	tiertest.Eventually(t, 10*time.Second, func() (bool, string) { return proxy.Commands()["EVALSHA"] > before, "not sent" })
+	s.me.Direct(s.ctx)
+	s.do("CLIENT", "UNPAUSE")
+	leased := <-read
+	require.Len(t, leased, 1)
+	s.taken(0, func() { s.settle(s.me, leased...) })
 }
 
 // TestShortWayLost: when the reply to a claim was lost, Sync tells what was given.

@@ -173,10 +173,13 @@ func (p *producer) after(b *batch, taken bool) *producer {
 	return newProducer()
 }
 
-// reopen leaves a batch to those who still wait for it.
+// reopen leaves a batch to those who still wait for it, if anybody does.
 func (c *Client) reopen(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if b.waiters == 0 {
+		return
+	}
 	c.open = slices.Insert(c.open, 0, b)
 	b.tell()
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomq/pipeline/tier"
 )
 
 // TestNext: whoever has a slot is given the first open batch, as long as its own is open; of two who look at the same time, one finds
@@ -21,6 +23,23 @@ func TestNext(t *testing.T) {
 	require.Nil(t, c.next(ended, second))
 	require.Same(t, second, c.next(t.Context(), second))
 	require.Nil(t, c.next(t.Context(), second))
+}
+
+// TestReopen: a batch that was not answered is open again for those who still wait for it; when all have gone meanwhile, it is not sent again.
+func TestReopen(t *testing.T) {
+	c, err := NewClient(nil, Config{Queue: "q"})
+	require.NoError(t, err)
+	b, _ := c.join(make([]encoded, 1))
+	c.join(make([]encoded, 1))
+	ended, cancel := context.WithCancel(t.Context())
+	require.Same(t, b, c.next(ended, b))
+	cancel()
+	for _, open := range [][]*batch{{b}, {}} {
+		require.ErrorIs(t, c.abandon(ended, b), tier.ErrCancelled)
+		c.reopen(b)
+		require.Equal(t, open, c.open)
+		c.open = []*batch{}
+	}
 }
 
 // TestAtOnce: a call takes no more jobs, and names no more lanes, than a script can unpack.

@@ -59,7 +59,7 @@ type holding struct {
 	plain bool          // nothing else is to be done when it is done
 	kin   bool          // it is of a flow
 	keep  time.Duration // what it came to
-	since time.Time     // when the member was given it; zero: that is not known
+	since time.Time     // when the member asked for it; zero: that is not known
 }
 
 type holdings map[codec.EntryID]holding

@@ -145,6 +145,7 @@ func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
 		heads = 0
 	}
 	args := append(m.identify(), millis(m.lease), strconv.Itoa(n), strconv.Itoa(heads))
+	asked := time.Now()
 	reply, err := m.run(ctx, claimScript, keys, append(args, lanes...)...)
 	if err != nil {
 		return c, err
@@ -187,15 +188,15 @@ func (m *Member) claim(ctx context.Context, n int) (c claim, err error) {
 	m.known = outlook{at: now, paused: c.paused, due: after(now, parts[3]), look: after(now, parts[4])}
 	c.due = !m.known.due.IsZero() && !now.Before(m.known.due)
 	m.known.idle = len(jobs) == 0 && !c.more && !c.due
-	c.jobs = m.take(jobs)
+	c.jobs = m.take(jobs, asked)
 	return c, nil
 }
 
-// take notes jobs as held. The caller holds mu.
-func (m *Member) take(jobs []leasedJob) []tier.Leased {
-	leased, now := make([]tier.Leased, len(jobs)), time.Now()
+// take notes jobs as held that were asked for then: the answer may be of a server that the client has left meanwhile. The caller holds mu.
+func (m *Member) take(jobs []leasedJob, asked time.Time) []tier.Leased {
+	leased := make([]tier.Leased, len(jobs))
 	for i := range jobs {
-		jobs[i].since = now
+		jobs[i].since = asked
 		m.held[jobs[i].Entry] = jobs[i].holding
 		leased[i] = jobs[i].Leased
 		if t := leased[i].Terms; t != nil {

@@ -60,7 +60,7 @@ func (m *Member) TakeOver(ctx context.Context, n, suspects int) (tier.Taken, err
 		return tier.Taken{Paused: true, Next: -1}, nil
 	}
 	m.look, m.known.look = t.rest, t.next
-	return tier.Taken{Leased: m.take(t.jobs), Done: len(t.rest.lanes) == 0, Next: -1, Suspects: t.suspects}, nil
+	return tier.Taken{Leased: m.take(t.jobs, now), Done: len(t.rest.lanes) == 0, Next: -1, Suspects: t.suspects}, nil
 }
 
 // taking is what one call of takeover.lua brought.

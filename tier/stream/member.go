@@ -85,7 +85,8 @@ func (m *Member) Sync(ctx context.Context) ([]tier.Held, error) {
 	held, err := heldOf(parts[2])
 	if err == nil {
 		m.group.place.declared.Store(nil) // the stream may be declared in another way by now
-		m.number, m.start, m.cursor = number, entryID(parts[1]), "-" // what a call took whose reply was lost lies behind its cursor
+		m.number, m.start = number, entryID(parts[1])
+		m.cursor = "-" // what a call took whose reply was lost lies behind it
 	}
 	return held, err
 }

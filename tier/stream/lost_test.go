@@ -56,8 +56,12 @@ func TestLostReply(t *testing.T) {
 						requireSame(t, want, idsOf(got))
 					})
 				}
-				for _, lost := range []int{1, 2, 5, 8} {
-					t.Run(fmt.Sprintf("%s, pack %d, %s %d of 8 lost", kind, pack, fault.name, lost), func(t *testing.T) {
+				calls, of, losses := 8, 4096, []int{1, 2, 5, 8} // all in one write
+				if pack == 1 {
+					calls, of, losses = 2, 2048, []int{1, 2} // a write each
+				}
+				for _, lost := range losses {
+					t.Run(fmt.Sprintf("%s, pack %d, %s %d of %d lost", kind, pack, fault.name, lost, calls), func(t *testing.T) {
 						t.Parallel()
 						f, proxy := setUpProxied(t, tiertest.Shared(t, kind))
 						w := f.writer(stream.WriterConfig{Pack: pack})
@@ -66,10 +70,7 @@ func TestLostReply(t *testing.T) {
 						f.load(sources(t)["append"])
 						f.load(sources(t)["pack"])
 						stop := f.run(w)
-						n := 1 + 8*2048 // calls, of which one goes in a write; of packs all in one
-						if pack > 1 {
-							n = 1 + 8*4096
-						}
+						n := 1 + calls*of
 						proxy.Freeze() // so that all but the first are queued when the next round begins
 						fault.inject(proxy, 1, nth(1+lost, appends))
 						o := f.publish(w, n)

@@ -187,6 +187,8 @@ func TestServerRestarts(t *testing.T) {
 					require.NoError(t, f.server.Restart(f.ctx))
 					<-done
 				}
+				require.NoError(t, w.Publish(f.ctx, codec.Message{Data: authored(0, published)}, o.of(published))) // the others may have been there before
+				published++
 				require.NoError(t, w.Flush(f.ctx))
 				stop()
 				require.Equal(t, published, o.count())

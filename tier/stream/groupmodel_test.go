@@ -297,7 +297,7 @@ func (m *groupModel) sync(x *twinMember) {
 	held, err := x.real.Sync(m.f.ctx)
 	require.NoError(m.t, err)
 	require.Equal(m.t, m.twin.held(x), held)
-	x.knows, x.holds = x.number, held
+	x.knows, x.holds, x.cursor = x.number, held, codec.EntryID{}
 }
 
 func (m *groupModel) leave(x *twinMember) {

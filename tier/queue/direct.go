@@ -189,7 +189,6 @@ func (m *Member) claimDirect(ctx context.Context, n int) (c claim, ran bool, err
 	}
 	look := strconv.FormatInt(serverTime(d.seen[7]).Add(time.Since(d.at)+m.lease).UnixMilli(), 10)
 	turn := func(jobs int) []string { return []string{"ZADD", q.RingKey(), "XX", "INCR", strconv.Itoa(jobs), lane} }
-	d.page.Entries = d.page.Entries[:0]
 	asked := time.Now()
 	ran, err = d.exec(ctx, q.LaneKey(lane), func(c *tier.Conn) int {
 		c.Send(tier.AppendCommand(nil, "ZADD", q.LeasedKey(), "NX", look, lane))

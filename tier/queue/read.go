@@ -226,7 +226,6 @@ func readTurns(lanes []string, m rueidis.RedisMessage) ([]leasedJob, error) {
 		job leasedJob
 	}
 	var turns []turn
-	var records []codec.Record
 	for _, group := range groups {
 		parts, err := tier.Parts("claim", group, 4)
 		if err != nil {
@@ -239,7 +238,7 @@ func readTurns(lanes []string, m rueidis.RedisMessage) ([]leasedJob, error) {
 		if err := cmp.Or(err1, err2, err3, err4); err != nil {
 			return nil, err
 		}
-		records = make([]codec.Record, 0, len(list)/4)
+		records := make([]codec.Record, 0, len(list)/4)
 		if lane < 1 || int(lane) > len(lanes) {
 			return nil, fmt.Errorf("queue: claim: there is no lane %d among %d", lane, len(lanes))
 		}

@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrHeaderRepeated is wrapped by AppendMessage's refusal of a message with one
@@ -17,18 +18,22 @@ func AppendMessage(dst []byte, m *Message) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return dst, err
 	}
-	dst = append(dst, 0x90|messageLen, messageVersion)
-	dst = appendStr(dst, m.Type)
-	dst = appendStr(dst, m.Key)
-	dst = appendMapLen(dst, len(m.Headers))
+	n := len(dst)
+	dst = slices.Grow(dst, m.Size())
+	dst = dst[:cap(dst)] // room for all of it, so that nothing below looks whether there is
+	dst[n], dst[n+1] = 0x90|messageLen, messageVersion
+	n = putStr(dst, n+2, m.Type)
+	n = putStr(dst, n, m.Key)
+	n = putMapLen(dst, n, len(m.Headers))
 	for i := range m.Headers {
-		dst = appendStr(dst, m.Headers[i].Key)
-		dst = appendStr(dst, m.Headers[i].Value)
+		n = putStr(dst, n, m.Headers[i].Key)
+		n = putStr(dst, n, m.Headers[i].Value)
 	}
-	if m.Format == FormatMsgpack {
-		return append(dst, m.Data...), nil
+	if m.Format != FormatMsgpack {
+		n = len(appendBinHead(dst[:n], len(m.Data)))
 	}
-	return appendBin(dst, m.Data), nil
+	n += copy(dst[n:], m.Data)
+	return dst[:n], nil
 }
 
 // What the encoding adds at most, to a message and to each header.
@@ -75,15 +80,28 @@ func (h Headers) check() error {
 	if len(h) > MaxHeaders {
 		return &LimitError{"headers", MaxHeaders, len(h)}
 	}
+	var seen uint64 // a bit for each key, so that most need not be compared with those before them
 	for i := range h {
+		key := h[i].Key
+		bit := keyBit(key)
 		switch {
-		case len(h[i].Key) > MaxHeaderKey:
-			return &LimitError{"header key", MaxHeaderKey, len(h[i].Key)}
+		case len(key) > MaxHeaderKey:
+			return &LimitError{"header key", MaxHeaderKey, len(key)}
 		case len(h[i].Value) > MaxHeaderValue:
 			return &LimitError{"header value", MaxHeaderValue, len(h[i].Value)}
-		case h[:i].index(h[i].Key) >= 0:
-			return fmt.Errorf("%w: %q", ErrHeaderRepeated, clip(h[i].Key))
+		case seen&bit != 0 && h[:i].index(key) >= 0:
+			return fmt.Errorf("%w: %q", ErrHeaderRepeated, clip(key))
 		}
+		seen |= bit
 	}
 	return nil
+}
+
+// keyBit is one of 64 bits, the same for keys that are the same.
+func keyBit(key string) uint64 {
+	n := uint(len(key))
+	if n == 0 {
+		return 1
+	}
+	return 1 << ((n + uint(key[0]) + 7*uint(key[n-1])) % 64)
 }

@@ -44,7 +44,7 @@ func (msgpackCodec[T]) Decode(m *Message) (v T, err error) {
 	defer caught("decode msgpack", &err)
 	data := m.Data
 	if m.Format == FormatBytes {
-		data = appendBin(nil, m.Data)
+		data = append(appendBinHead(nil, len(m.Data)), m.Data...)
 	} else if err := checkValue(data); err != nil {
 		return v, fmt.Errorf("codec: decode msgpack: %w", err)
 	}

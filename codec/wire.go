@@ -18,19 +18,22 @@ func appendCount(dst []byte, n int) []byte { // 1..MaxPack
 	return binary.BigEndian.AppendUint16(append(dst, 0xcd), uint16(n))
 }
 
-func appendStr(dst []byte, s string) []byte {
-	switch n := len(s); {
-	case n < 32:
-		dst = append(dst, 0xa0|byte(n))
-	case n <= math.MaxUint8:
-		dst = append(dst, 0xd9, byte(n))
+// putStr writes a str at n, where there is room for it, and returns where it ends.
+func putStr(dst []byte, n int, s string) int {
+	switch l := len(s); {
+	case l < 32:
+		dst[n] = 0xa0 | byte(l)
+		n++
+	case l <= math.MaxUint8:
+		dst[n], dst[n+1] = 0xd9, byte(l)
+		n += 2
 	default: // every str of ours is capped below 64 KiB
-		dst = binary.BigEndian.AppendUint16(append(dst, 0xda), uint16(n))
+		dst[n] = 0xda
+		binary.BigEndian.PutUint16(dst[n+1:], uint16(l))
+		n += 3
 	}
-	return append(dst, s...)
+	return n + copy(dst[n:], s)
 }
-
-func appendBin(dst, b []byte) []byte { return append(appendBinHead(dst, len(b)), b...) }
 
 func appendBinHead(dst []byte, n int) []byte {
 	switch {
@@ -42,11 +45,15 @@ func appendBinHead(dst []byte, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, 0xc6), uint32(n))
 }
 
-func appendMapLen(dst []byte, n int) []byte {
-	if n < 16 {
-		return append(dst, 0x80|byte(n))
+// putMapLen is putStr of the head of a map.
+func putMapLen(dst []byte, n, pairs int) int {
+	if pairs < 16 {
+		dst[n] = 0x80 | byte(pairs)
+		return n + 1
 	}
-	return binary.BigEndian.AppendUint16(append(dst, 0xde), uint16(n))
+	dst[n] = 0xde
+	binary.BigEndian.PutUint16(dst[n+1:], uint16(pairs))
+	return n + 3
 }
 
 // stringOf and bytesOf convert without copying. The bytes must not change while

@@ -39,6 +39,23 @@ func putBase62(dst []byte, n uint64) {
 	}
 }
 
+// digitAfter maps a digit to the next one, and the last to the first.
+var digitAfter = func() (t [256]byte) {
+	for i := range len(alphabet) {
+		t[alphabet[i]] = alphabet[(i+1)%len(alphabet)]
+	}
+	return t
+}()
+
+// addOne adds one to eleven digits that are not the highest.
+func addOne(digits []byte) {
+	for i := base62Len - 1; ; i-- {
+		if digits[i] = digitAfter[digits[i]]; digits[i] != alphabet[0] {
+			return
+		}
+	}
+}
+
 // base62 reads eleven digits. The reason is empty when they are a payload.
 func base62(src []byte) (uint64, Reason) {
 	var n uint64

@@ -146,12 +146,14 @@ func (i Identity) decodePack(dst []Record, src []byte) ([]Record, error) {
 		return dst, &DecodeError{0, "pack: more messages than there are sequences up to the entry id"}
 	}
 	out := slices.Grow(dst, p.n-1)[:at+p.n]
+	id, _ := i.derive(EntryID{last.Addr.Ms, last.Addr.Seq - below}) // and the next ones follow it
 	err = p.each(func(j int) *Message {
 		r := &out[at+j]
 		*r = last
 		if r.Position.Index = j; uint64(j) < below {
 			r.Addr.Seq = last.Addr.Seq - below + uint64(j)
-			r.ID, _ = i.derive(r.Addr)
+			r.ID = id
+			addOne(id[brandLen:])
 		}
 		return &r.Message
 	})

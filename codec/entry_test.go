@@ -136,6 +136,18 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// TestRecordsOfAFullPack: each message has the id of its address, whatever digits change from one to the next.
+func TestRecordsOfAFullPack(t *testing.T) {
+	server, host := codec.Identity{Brand: "ORD", Node: 7}, codec.Identity{Brand: "ORD", Exclusive: true}
+	pack := string(encodePack(t, make([]codec.Message, codec.MaxPack)...))
+	for _, r := range server.Records(nil, codec.Entry{ID: at(codec.MaxSeq), Fields: []string{"b", pack}}) {
+		require.Equal(t, serverID(t, 7, r.Addr), r.ID)
+	}
+	for _, r := range host.Records(nil, codec.Entry{ID: at(1<<22 - 1), Fields: []string{"b", pack}}) {
+		require.Equal(t, hostID(t, r.Addr), r.ID)
+	}
+}
+
 // Records that were handed out stay as they are when dst is used again.
 func TestRecordsShareNothing(t *testing.T) {
 	i := codec.Identity{Brand: "ORD"}

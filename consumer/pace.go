@@ -25,9 +25,10 @@ func newPace(cfg *Config) pace {
 	return p
 }
 
-// follow is the bound, after so many messages in all.
+// follow is the bound, after so many messages in all. Where as many were handled as may be in flight, it does not wait for the end of its window:
+// a backlog would be read in small parts until then.
 func (p *pace) follow(now time.Time, ended int) int {
-	if took := now.Sub(p.since); took >= paceWindow {
+	if took := now.Sub(p.since); took >= paceWindow || took > 0 && ended-p.ended >= p.bound {
 		handled := float64(ended-p.ended) * float64(paceTime) / float64(took)
 		p.bound = int(min(float64(p.most), max(float64(p.least), handled)))
 		p.since, p.ended = now, ended

@@ -18,8 +18,11 @@ func TestPace(t *testing.T) {
 	}
 	require.Equal(t, 512, after(0, 0))
 	require.Equal(t, 512, after(paceWindow, 40), "slow handlers have as many before them as they always had")
-	require.Equal(t, 512, after(paceWindow/2, 1000), "a window is not over")
+	require.Equal(t, 512, after(paceWindow/2, 500), "a window is not over")
 	require.Equal(t, maxPaced, after(paceWindow/2, 0))
+	require.Equal(t, 1000, after(paceWindow, 100))
+	require.Equal(t, 1000, after(paceWindow/2, 999), "a window is not over")
+	require.Equal(t, maxPaced, after(0, 1), "but more than the bound is through")
 	require.Equal(t, 1000, after(paceWindow, 100))
 	require.Equal(t, 1000, after(2*paceWindow, 200))
 	require.Equal(t, maxPaced, after(paceWindow, 1<<20))

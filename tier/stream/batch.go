@@ -45,6 +45,7 @@ type batch struct {
 	last    error     // why it has to be sent again
 	written bool      // in a transaction: nothing looks at the messages any more
 
+	most        int // messages that callers share
 	size        int // messages an entry
 	compression codec.Compression
 	identity    declared
@@ -64,15 +65,7 @@ func (b *batch) age() time.Duration {
 // fits reports whether more messages can share the call: neither theirs nor its own may fail for the other's sake.
 func (b *batch) fits(p parcel, n int) bool {
 	return b.only == nil && p.only == nil && p.number == 0 &&
-		len(b.messages)+n <= b.most() && b.bytes+p.bytes <= shareBytes
-}
-
-// most is how many messages callers share.
-func (b *batch) most() int {
-	if b.size > 1 {
-		return MaxBatch
-	}
-	return shareMessages
+		len(b.messages)+n <= b.most && b.bytes+p.bytes <= shareBytes
 }
 
 // id is that of the i-th message.

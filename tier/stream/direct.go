@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,32 +116,38 @@ func (d *direct) begin(ctx context.Context, s *sender, keys []string, field stri
 }
 
 // heads are the beginnings of the commands of a transaction.
-type heads struct{ entry, pack, room, receipt []byte }
+type heads struct{ entry, pack, room, follow, last, receipt []byte }
 
 func headsOf(keys []string) heads {
-	script := func(args int, name, which string) []byte {
+	script := func(args int, name, which string, keys ...string) []byte {
 		return tier.CommandHead(args, slices.Concat([]string{name, which, strconv.Itoa(len(keys))}, keys)...)
 	}
 	return heads{
 		entry: tier.CommandHead(1, "XADD", keys[0], "*", "m"),
 		pack:  tier.CommandHead(1, "XADD", keys[0], "NOMKSTREAM", "*", "b"),
-		room:  script(3, "EVALSHA", roomScript.Digest()), // not known to the server, it leaves nothing, and the receipt takes the packs out
+		// Not known to the server, these leave nothing, and the receipt takes the packs out.
+		room:   script(3, "EVALSHA", roomScript.Digest(), keys...),
+		follow: script(2, "EVALSHA", followScript.Digest(), keys[:2]...),
+		last:   script(3, "EVALSHA", followScript.Digest(), keys[:2]...),
 		// By its source: by its digest, the server might not know it, after what came before it was done.
-		receipt: script(8, "EVAL", receiptScript.Source),
+		receipt: script(8, "EVAL", receiptScript.Source, keys...),
 	}
 }
 
-// may asks, once and after each trouble, whether the user may do all that the transaction does, and makes the server know the script.
+// may asks, once and after each trouble, whether the user may do all that the transaction does, and makes the server know the scripts.
 func (d *direct) may(ctx context.Context, keys []string) bool {
 	if d.allowed {
 		return true
 	}
-	m, err := d.client.Run(ctx, tier.Call{Script: roomScript, Keys: keys, Args: []string{"0", "", ""}})
-	if err != nil {
+	results := d.client.RunMulti(ctx,
+		tier.Call{Script: roomScript, Keys: keys, Args: []string{"0", "", ""}},
+		tier.Call{Script: followScript, Keys: keys[:2], Args: []string{"0", "0"}}, // which has nothing to follow
+	)
+	if err := cmp.Or(results[0].Err, results[1].Err); err != nil {
 		d.pause()
 		return false
 	}
-	may, err := m.AsInt64()
+	may, err := results[0].Message.AsInt64()
 	d.allowed = err == nil && may == 1
 	d.able = d.allowed
 	return d.allowed
@@ -191,7 +198,14 @@ func (t *transaction) write(c *tier.Conn) (commands int) {
 		} else {
 			for i := range b.entries() {
 				group := b.group(i)
-				c.Send(t.room, strconv.Itoa(len(group)), above, t.field)
+				switch size, last := strconv.Itoa(len(group)), strconv.Itoa(i*b.size+len(group)-1); {
+				case i == 0:
+					c.Send(t.room, size, above, t.field)
+				case i == b.entries()-1:
+					c.Send(t.last, last, size, "1")
+				default:
+					c.Send(t.follow, last, size)
+				}
 				if b.packed != nil {
 					c.Send(t.pack, b.packed[2*i+1])
 				} else {

@@ -188,6 +188,16 @@ func TestDirectTakenOut(t *testing.T) {
 		"the top is ahead of the clock": func(d *direct) {
 			d.do("XSETID", d.log(), fmt.Sprintf("%d-4040", d.now().Add(time.Hour).UnixMilli()))
 		},
+		"the second of many packs begins a millisecond": func(d *direct) {
+			d.do("XSETID", d.log(), fmt.Sprintf("%d-4000", d.now().Add(time.Hour).UnixMilli()))
+			d.append(5)
+			d.append(300)
+		},
+		"the last pack begins a millisecond": func(d *direct) {
+			d.do("XSETID", d.log(), fmt.Sprintf("%d-4000", d.now().Add(time.Hour).UnixMilli()))
+			d.append(5)
+			d.append(2 * directPack)
+		},
 		"a foreign writer's sequences are beyond ours": func(d *direct) {
 			d.do("XSETID", d.log(), fmt.Sprintf("%d-70000", d.now().Add(time.Hour).UnixMilli()))
 		},
@@ -203,6 +213,10 @@ func TestDirectTakenOut(t *testing.T) {
 		},
 		"the scope was written to":         func(d *direct) { d.do("HSET", tier.ScopeKey(d.addr().Scope), "x", "y") },
 		"the script is not known any more": func(d *direct) { d.do("SCRIPT", "FLUSH") },
+		"one of the scripts is not known any more": func(d *direct) {
+			d.do("SCRIPT", "FLUSH")
+			d.load(sources(d.t)["room"])
+		},
 		"the log is gone": func(d *direct) {
 			d.do("DEL", d.log())
 			d.ids = nil
@@ -282,6 +296,7 @@ func TestDirectWithoutRights(t *testing.T) {
 					f.load(sources(t)["append"])
 					f.load(sources(t)["pack"])
 					f.load(sources(t)["room"])
+					f.load(sources(t)["follow"])
 					f.load(sources(t)["claim_scope"])
 					f.load(sources(t)["declare"])
 				case right == "xdel" && pack == 1, right == "xrevrange" && pack > 1:
@@ -317,6 +332,64 @@ func TestDirectAfterScriptFlush(t *testing.T) {
 		})
 		d.whole()
 	})
+}
+
+// TestDirectPacksBegin: the first call, which is a script's, has one pack, whatever waits.
+func TestDirectPacksBegin(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Private(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{Pack: directPack})
+	_, err := w.Declare(f.ctx)
+	require.NoError(t, err)
+	defer f.run(w)()
+	appends := sources(t)["pack"].Runs()
+	words := make(chan int, 100)
+	proxy.DropRequests(1, func(cmd []string) bool {
+		if appends(cmd) {
+			words <- len(cmd)
+		}
+		return false
+	})
+	for _, m := range large(20 * directPack) {
+		require.NoError(t, w.Publish(f.ctx, m, nil))
+	}
+	require.NoError(t, w.Flush(f.ctx))
+	require.LessOrEqual(t, <-words, 3+3+8+2) // EVALSHA, its digest and number of keys; the keys; what comes before packs; size and bytes
+	require.Positive(t, f.calls("exec"))
+}
+
+// TestDirectInParts: what waits does not go at once, but as much at a time as a server's CPU has at hand.
+func TestDirectInParts(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Private(t, tiertest.Valkey))
+	d := &direct{fixture: f, w: f.writer(stream.WriterConfig{})}
+	d.append(1)
+	d.append(100)
+	defer f.run(d.w)()
+	publish := func(n int) {
+		for range n {
+			if err := d.w.Publish(f.ctx, codec.Message{Data: make([]byte, 10<<10)}, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	var size, most atomic.Int64
+	more := sync.OnceFunc(func() { publish(400) })
+	proxy.DropRequests(1, func(cmd []string) bool {
+		switch cmd[0] {
+		case "XADD":
+			size.Add(int64(len(cmd[len(cmd)-1])))
+		case "EXEC":
+			most.Store(max(most.Load(), size.Swap(0)))
+			more()
+		}
+		return false
+	})
+	publish(50)
+	require.NoError(t, d.w.Flush(f.ctx))
+	require.NoError(t, d.w.Flush(f.ctx))
+	require.Less(t, most.Load(), int64(3<<19))
+	require.Equal(t, "551", d.length())
 }
 
 // TestDirectTells: whoever opens a transaction, which may take long, has told the callers of what is in the log.

@@ -19,6 +19,7 @@ var (
 	packScript          = load("pack")
 	receiptScript       = load("receipt")
 	roomScript          = load("room")
+	followScript        = load("follow")
 	exclusiveScript     = load("append_exclusive")
 	onceScript          = load("append_once")
 	appendIfScript      = load("append_if")

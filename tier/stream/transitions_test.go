@@ -191,6 +191,7 @@ var transitions = map[string]transition{
 	"pack":    appending(2),
 	"receipt": inTransaction("receipt", "2", "600000", "stream:orders", "0-0", "0", "2", "2", "1").answers("[ok first 2 1]", "noted", "[noted  0 0]"),
 	"room":    inTransaction("room", "5", "0-0", "stream:orders").answers("1", "room", "1"),
+	"follow":  inTransaction("follow", "9", "5", "1").behind("@ms 10 ms-10 4").answers("1", "followed", "1"),
 	"append_if": {prepare: func(f *fixture) (func() (string, error), func() string) {
 		w := f.keyedWriter()
 		_, err := w.Declare(f.ctx)
@@ -746,28 +747,41 @@ func (s *owning) state() string {
 type inTransactions struct {
 	script string
 	args   []string
+	state  string // behind the receipts of the producer; ms is the one after the entries'
 }
 
-func inTransaction(script string, args ...string) inTransactions { return inTransactions{script, args} }
+func inTransaction(script string, args ...string) inTransactions {
+	return inTransactions{script: script, args: args}
+}
+
+func (in inTransactions) behind(state string) inTransactions {
+	in.state = state
+	return in
+}
 
 func (in inTransactions) answers(answer, after, again string) transition {
 	return transition{before: "two more", answer: answer, after: after, again: again, prepare: func(f *fixture) (func() (string, error), func() string) {
 		f.append(f.writer(stream.WriterConfig{}), 1)
 		log, producer := f.log(), f.addr().ProducerKey("p")
-		f.do("SET", producer, "1 1-1 1 1;")
 		first := f.do("XADD", log, "*", "m", "a")
 		id, err := first.ToString()
 		require.NoError(f.t, err)
 		ms, _, _ := strings.Cut(id, "-")
 		f.do("XADD", log, ms+"-*", "m", "b")
+		n, err := strconv.Atoi(ms)
+		require.NoError(f.t, err)
+		state := strings.ReplaceAll(in.state, "ms", strconv.Itoa(n+1))
+		f.do("SET", producer, "1 1-1 1 1;"+state)
+		keys := []string{log, producer, tier.ScopeKey(f.addr().Scope)}
+		if in.script == "follow" {
+			keys = keys[:2]
+		}
 		return func() (string, error) {
-				m, err := f.client.Run(f.ctx, tier.Call{
-					Script: script(f.t, in.script), Keys: []string{log, producer, tier.ScopeKey(f.addr().Scope)}, Args: in.args,
-				})
+				m, err := f.client.Run(f.ctx, tier.Call{Script: script(f.t, in.script), Keys: keys, Args: in.args})
 				if err != nil {
 					return "", err
 				}
-				if in.script == "room" {
+				if in.script != "receipt" {
 					n, err := m.AsInt64()
 					return strconv.FormatInt(n, 10), err
 				}
@@ -778,10 +792,14 @@ func (in inTransactions) answers(answer, after, again string) transition {
 				switch {
 				case strings.HasPrefix(held, "2 "+id+" 2 1;"):
 					return "noted"
-				case strings.HasPrefix(held, "1 1-1 1 1;@"):
+				case held == "1 1-1 1 1;"+state:
+					return "two more"
+				case strings.HasSuffix(held, " 4"):
 					return "room"
+				case held == "1 1-1 1 1;"+strings.TrimSuffix(state, "4")+"9":
+					return "followed"
 				}
-				return "two more"
+				return held
 			}
 	}}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -188,10 +189,10 @@ func (w *Writer) open(p parcel, n int) (b *batch, first bool) {
 	if last := len(w.queue); last > 0 && w.queue[last-1].fits(p, n) {
 		b = w.queue[last-1]
 	} else {
-		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, size: w.cfg.Pack, compression: w.cfg.Compression, turn: newTurn()}
+		b = &batch{parcel: parcel{number: p.number, follows: p.follows, only: p.only}, most: w.most(), size: w.cfg.Pack, compression: w.cfg.Compression, turn: newTurn()}
 		if w.large {
 			b.memory = memories.Get().(*memory)
-			b.messages, b.notify = b.memory.messages, b.memory.notify
+			b.messages, b.notify = slices.Grow(b.memory.messages, w.last), b.memory.notify
 		} else {
 			b.messages = make([]string, 0, max(n, w.last))
 		}
@@ -200,6 +201,18 @@ func (w *Writer) open(p parcel, n int) (b *batch, first bool) {
 	b.bytes += p.bytes
 	b.waiters++
 	return b, first
+}
+
+// most is how many messages callers share in a batch that is begun. A producer's first call is a script's, in which packs cost the server three times
+// as much as in a transaction: so that has one, and the others wait for it. The caller holds mu.
+func (w *Writer) most() int {
+	switch {
+	case w.cfg.Pack == 1:
+		return shareMessages
+	case w.last == 0 && len(w.queue) == 0:
+		return w.cfg.Pack
+	}
+	return MaxBatch
 }
 
 // wait waits for the batch. Whose turn it is takes the line, and sends for all who wait: of the callers of Append who began the batch.
@@ -385,21 +398,26 @@ func (w *Writer) troubled(failures int, err error) {
 }
 
 // How many entries of several batches go in one write, and bytes of them: a server that is handed more at a time has them all in line
-// before it runs the first.
+// before it runs the first, and out of its CPU's caches by then. Where a write waits for disks or replicas, it is to have more.
 const (
 	writeEntries = 2048
-	writeBytes   = 4 << 20
+	writeBytes   = 1 << 20
+	durableBytes = 4 << 20
 )
 
 // refill moves batches from the queue to those that are sent. Those of a named producer and of an exclusive writer go one
-// by one: numbers and ids may leave gaps, so one that fails must not be overtaken.
+// by one: numbers and ids may leave gaps, so one that fails must not be overtaken. The first of packs goes alone, see most.
 func (w *Writer) refill() {
 	limit := callsInFlight
-	if w.cfg.Producer != "" || w.cfg.Exclusive {
-		limit = 1
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.cfg.Producer != "" || w.cfg.Exclusive || w.cfg.Pack > 1 && w.last == 0 {
+		limit = 1
+	}
+	most := writeBytes
+	if w.durability() != (tier.Durability{}) {
+		most = durableBytes
+	}
 	entries, bytes, n := 0, 0, 0
 	for _, b := range w.out.sent {
 		entries, bytes = entries+b.entries(), bytes+b.bytes
@@ -407,7 +425,7 @@ func (w *Writer) refill() {
 	for ; n < len(w.queue) && len(w.out.sent)+n < limit; n++ {
 		b := w.queue[n]
 		entries, bytes = entries+b.entries(), bytes+b.bytes
-		if len(w.out.sent)+n > 0 && (entries > writeEntries || bytes > writeBytes) {
+		if len(w.out.sent)+n > 0 && (entries > writeEntries || bytes > most) {
 			break
 		}
 		w.last, w.large = len(b.messages), w.direct.open && len(b.messages) >= directMessages

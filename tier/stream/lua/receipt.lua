@@ -2,9 +2,9 @@
 -- Ends a transaction that has appended messages with ids that the server gave: notes their receipt, or, where append.lua or pack.lua
 -- might have given others (to a new log, ahead of the clock), takes them out again as if they had not been added.
 -- producer at last -> producer at number. The transaction has watched the producer and the scope. Its commands see one time,
--- so that the ids of messages that are entries follow one another; before each pack it has room.lua.
+-- so that the ids of messages that are entries follow one another; before each pack it has room.lua or follow.lua.
 -- KEYS[1] log       STREAM
--- KEYS[2] producer  STRING  as append.lua has it, and as room.lua has left it
+-- KEYS[2] producer  STRING  as append.lua has it, and as room.lua and follow.lua have left it
 -- KEYS[3] scope     HASH
 -- ARGV[1] number    of this call: last + 1
 -- ARGV[2] ttl       ms that the producer key lives
@@ -36,8 +36,13 @@ if size == '1' then
     first = string.format('%.0f-%d', ms, begin)
   end
 else
-  first, ms, seq = string.match(state, '^@(%S+) (%d+) (%d+)$')
-  if first then ms, seq = ms + 0, seq + 0 end
+  local base, placed
+  ms, base, first, placed = string.match(state, '^@(%d+) (%-?%d+) (%S+) (%d+)$')
+  if first and placed + 1 == count then
+    ms, seq = ms + 0, base + placed
+  else
+    first = nil -- of some packs it is not known what id they took
+  end
 end
 
 if not first or not last or last + 1 ~= number + 0 then

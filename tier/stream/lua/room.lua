@@ -1,11 +1,12 @@
 #!lua
--- Makes the next entry of a transaction, a pack that is added with '*', take the id that pack.lua would give it: sets the log's
--- top right below. The transaction has watched the producer and the scope, and receipt.lua ends it.
+-- Makes the next entry of a transaction, the first pack of a call that is added with '*', take the id that pack.lua would give it: sets
+-- the log's top right below. The others of the call have follow.lua. The transaction has watched the producer and the scope, and receipt.lua ends it.
 -- KEYS[1] log       STREAM
--- KEYS[2] producer  STRING  as pack.lua has it; behind it, until the transaction ends, '@first ms seq': the first message's id, and
---                           the last one's; '@' alone: there is no such id
+-- KEYS[2] producer  STRING  as pack.lua has it; behind it, until the transaction ends, '@ms base first last': the n-th message of the call,
+--                           from 0 on, is at sequence base + n of ms; first: the id of the first; last: n of the last for which there is
+--                           room. '@' alone: there is no such id
 -- KEYS[3] scope     HASH
--- ARGV[1] size      of the pack, in messages; 0: only says whether the user may do what this and receipt.lua do: what a
+-- ARGV[1] size      of the pack, in messages; 0: only says whether the user may do what this, follow.lua and receipt.lua do: what a
 --                   transaction has done before them stays when they are refused
 -- ARGV[2] above     the highest address that this writer was given
 -- ARGV[3] field     of the stream in the scope
@@ -24,45 +25,33 @@ if size == 0 then
   return 1
 end
 
-local held = call('GET', producer) or ''
-local receipts, first, ms, seq = string.match(held, '^([^@]*)@(%S+) (%d+) (%d+)$')
-if first and seq + size <= 4095 and not redis.pcall('XSETID', log, ms .. '-' .. seq + size - 1).err then -- as most are: behind the one before
-  call('SET', producer, receipts .. '@' .. first .. ' ' .. ms .. ' ' .. seq + size, 'KEEPTTL')
-  return 1
+local receipts = call('GET', producer) or ''
+local t = call('TIME')
+local ms, seq = t[1] * 1000 + math.floor(t[2] / 1000), -1
+local function pass(id)
+  local m, s = string.match(id, '^(%d+)%-(%d+)$')
+  m, s = m + 0, s + 0
+  if m > ms or (m == ms and s > seq) then ms, seq = m, s end
 end
-local state
-receipts, state = string.match(held, '^([^@]*)(.*)$')
-if first then
-  ms, seq = ms + 0, seq + 0
-elseif state == '' then
-  local t = call('TIME')
-  ms, seq = t[1] * 1000 + math.floor(t[2] / 1000), -1
-  local function pass(id)
-    local m, s = string.match(id, '^(%d+)%-(%d+)$')
-    m, s = m + 0, s + 0
-    if m > ms or (m == ms and s > seq) then ms, seq = m, s end
-  end
-  pass(above)
-  pass(call('HGET', scope, 'top' .. string.sub(field, 7)) or '0-0') -- as append.lua has it: XSETID takes an id below the top, too
-  -- only what is above all that is known: what the only writer of a log would find is its own last pack, which Lua would hash byte by byte
-  local from = seq < 0 and string.format('%.0f-0', ms) or string.format('(%.0f-%d', ms, seq)
-  local top = call('XREVRANGE', log, '+', from, 'COUNT', 1)[1]
-  if top then
-    pass(top[1])
-  elseif call('XLEN', log) == 0 then -- what it gave last is not known
-    state = '@'
-  end
+pass(above)
+pass(call('HGET', scope, 'top' .. string.sub(field, 7)) or '0-0') -- as append.lua has it: XSETID takes an id below the top, too
+-- only what is above all that is known: what the only writer of a log would find is its own last pack, which Lua would hash byte by byte
+local from = seq < 0 and string.format('%.0f-0', ms) or string.format('(%.0f-%d', ms, seq)
+local top = call('XREVRANGE', log, '+', from, 'COUNT', 1)[1]
+local placed = true
+if top then
+  pass(top[1])
+elseif call('XLEN', log) == 0 then -- what it gave last is not known
+  placed = false
 end
-local placed = state ~= '@'
 if placed then
   if seq + size > 4095 then ms, seq = ms + 1, -1 end
-  seq = seq + size
-  first = first or string.format('%.0f-%d', ms, seq - size + 1)
-  local below = seq > 0 and string.format('%.0f-%d', ms, seq - 1) or string.format('%.0f-18446744073709551615', ms - 1)
+  local last = seq + size
+  local below = last > 0 and string.format('%.0f-%d', ms, last - 1) or string.format('%.0f-18446744073709551615', ms - 1)
   placed = ms >= 1704067200000 and ms + 2 <= 3903090455551 and not redis.pcall('XSETID', log, below).err
 end
 if placed then
-  call('SET', producer, string.format('%s@%s %.0f %d', receipts, first, ms, seq), 'KEEPTTL')
+  call('SET', producer, string.format('%s@%.0f %d %.0f-%d %d', receipts, ms, seq + 1, ms, seq + 1, size - 1), 'KEEPTTL')
   return 1
 end
 call('SET', producer, receipts .. '@', 'KEEPTTL')

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/queue"
 	"github.com/echomq/pipeline/tier/tiertest"
@@ -85,4 +86,71 @@ func TestEnqueueRefusedWhole(t *testing.T) {
 		f.counts(queue.Counts{})
 	}
 	f.enqueue("a")
+}
+
+// TestEnqueueMore: jobs for a lane that has jobs, and its turn, which is the short way through the script, ring as those for another lane do, are
+// duplicates of those of their call and of calls before, and can be claimed in their order.
+func TestEnqueueMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(f *fixture) error
+		jobs   int
+		ring   string
+	}{
+		"one":          {func(*fixture) error { return nil }, 1, "1"},
+		"many":         {func(*fixture) error { return nil }, 5, "2"}, // as many as workers
+		"another rang": {func(f *fixture) error { f.do("RPUSH", f.queue.WakeKey(), "1"); return nil }, 5, "2"},
+		"paused":       {func(f *fixture) error { return f.jobs.PauseLane(f.ctx, "a") }, 5, "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+			var ids []codec.ID
+			for range 4 { // each of two producers has called before
+				ids = append(ids, f.enqueue("a")...)
+			}
+			f.join(f.workers)
+			m := f.join(f.workers)
+			f.do("DEL", f.queue.WakeKey())
+			require.NoError(t, c.before(f))
+			jobs := []queue.Job{{Lane: "a", ID: ids[0]}}
+			for range c.jobs {
+				id := f.minted()
+				ids, jobs = append(ids, id), append(jobs, queue.Job{Lane: "a", ID: id}, queue.Job{Lane: "a", ID: id})
+			}
+			receipts, err := f.jobs.EnqueueMany(f.ctx, jobs)
+			require.NoError(t, err)
+			for i, r := range receipts {
+				if i%2 == 0 {
+					require.ErrorIs(t, r.Err, queue.ErrDuplicate)
+				} else {
+					require.NoError(t, r.Err)
+				}
+			}
+			require.Equal(t, c.ring, f.text("LLEN", f.queue.WakeKey()))
+			f.counts(queue.Counts{Ready: int64(len(ids))})
+			require.NoError(t, f.jobs.ResumeLane(f.ctx, "a"))
+			var claimed []codec.ID
+			for range ids {
+				claimed = append(claimed, idOf(f.read(m, 1)[0]))
+			}
+			require.Equal(t, ids, claimed)
+		})
+	}
+}
+
+// TestEnqueueNotAllowed: the first call of a producer tells what right is lacking before it writes, also of plain jobs for a lane that has some.
+func TestEnqueueNotAllowed(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Shared(t, tiertest.Valkey)
+	f := setUp(t, s)
+	f.enqueue("a")
+	user := tiertest.NewUser(t, []*tiertest.Server{s}, "~*", "+@all", "-hset")
+	c, err := tier.Dial(f.ctx, user.At(s), tier.Options{})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	jobs, err := queue.NewClient(c, queue.Config{Queue: string(f.queue)})
+	require.NoError(t, err)
+	_, err = jobs.Enqueue(f.ctx, queue.Job{ID: f.minted(), Lane: "a"})
+	require.ErrorIs(t, err, tier.ErrPermission)
+	require.Equal(t, "1", f.text("XLEN", f.queue.LaneKey("a")))
 }

@@ -79,7 +79,7 @@ func AppendCommand(dst []byte, words ...string) []byte {
 
 // CommandHead is the beginning of a command that has more words.
 func CommandHead(more int, words ...string) []byte {
-	return appendWords(appendHead(nil, '*', len(words)+more), words)
+	return appendWords(appendHead(make([]byte, 0, 128), '*', len(words)+more), words)
 }
 
 func appendWords(dst []byte, words []string) []byte {

@@ -58,3 +58,15 @@ func ReadPage(reply string) ([]codec.Entry, error) {
 	err := p.readReply(bufio.NewReader(strings.NewReader(reply)), false)
 	return p.Entries, err
 }
+
+// Always has the line use its connection, from the next call on, however rare they are, and after whatever went wrong.
+func (l *Line) Always() {
+	l.often, l.pauses, l.last, l.until = time.Hour, 0, time.Now(), time.Time{}
+}
+
+// Connected tells whether the line has a connection of its own.
+func (l *Line) Connected() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn != nil
+}

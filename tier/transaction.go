@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 )
 
 // Transaction runs commands all or none, and only if keys are as they were when they were last looked at: WATCH and MULTI on a
@@ -15,25 +13,14 @@ import (
 // transaction is there to save work, not to be relied on: Exec may always say that it has not run, and the caller runs the
 // scripts that it stands for.
 type Transaction struct {
-	client *Client
-
-	mu   sync.Mutex
-	conn *Conn  // nil: not open
-	at   string // the client's primary when it was made
-	key  string
-	look []byte // what opens it, encoded
-	seen int    // how many replies that has
-	idle *time.Timer
-	used time.Time
+	dedicated // while it is open
+	key       string
+	look      []byte // what opens it, encoded
+	seen      int    // how many replies that has
 }
 
-const (
-	transactionReplies = 32 << 10         // bytes of the buffer
-	transactionIdle    = 10 * time.Second // after which the connection is given up
-)
-
 // Transaction makes one. It sends nothing. The connection ends when it is not used for a while, or with the client.
-func (c *Client) Transaction() *Transaction { return &Transaction{client: c} }
+func (c *Client) Transaction() *Transaction { return &Transaction{dedicated: dedicated{client: c}} }
 
 // Open watches keys of one slot, and then looks at them with commands, whose replies it returns, one for each. An error says
 // that it is not open; nothing but this was sent.
@@ -51,14 +38,8 @@ func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string
 		t.look = AppendCommand(t.look, words...)
 	}
 	t.look = AppendCommand(t.look, "MULTI")
-	if !again {
-		t.at = primary(t.client.pipe)
-		conn, err := t.client.Conn(ctx, t.key, transactionReplies)
-		if err != nil {
-			return nil, Wrap("WATCH", t.key, err)
-		}
-		t.conn = conn
-		t.client.dedicated.Store(conn, true)
+	if err := t.connect(ctx, t.key); err != nil {
+		return nil, Wrap("WATCH", t.key, err)
 	}
 	if t.client.closed.Load() {
 		t.drop()
@@ -79,7 +60,7 @@ func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string
 	}
 	if err != nil {
 		t.drop()
-		return nil, t.failed(ctx, "WATCH", err)
+		return nil, t.failed(ctx, "WATCH", t.key, err)
 	}
 	t.rest()
 	return seen, nil
@@ -116,7 +97,7 @@ func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, t.failed(ctx, "EXEC", err)
+		return nil, false, t.failed(ctx, "EXEC", t.key, err)
 	}
 	if seen, err = t.looked(); err != nil { // what ran is known
 		return nil, ran, nil
@@ -169,53 +150,4 @@ func (t *Transaction) looked() (seen []any, err error) {
 func isRefusal(err error) bool {
 	var r Refusal
 	return errors.As(err, &r)
-}
-
-// failed gives an error its class. The server has refused what follows a refusal too, or has not run it.
-func (t *Transaction) failed(ctx context.Context, op string, err error) error {
-	var r Refusal
-	switch {
-	case errors.As(err, &r):
-		return refused(op, t.key, string(r))
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	}
-	return t.client.wrap(op, t.key, err)
-}
-
-// rest keeps the connection for a while.
-func (t *Transaction) rest() {
-	t.used = time.Now()
-	if t.idle == nil {
-		t.idle = time.AfterFunc(transactionIdle, t.tire)
-	}
-}
-
-func (t *Transaction) tire() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.idle = nil
-	if t.conn == nil {
-		return
-	}
-	if left := transactionIdle - time.Since(t.used); left > 0 {
-		t.idle = time.AfterFunc(left, t.tire)
-		return
-	}
-	t.drop()
-}
-
-// current gives up a connection to a server that the client has left.
-func (t *Transaction) current() {
-	if t.conn != nil && t.at != primary(t.client.pipe) {
-		t.drop()
-	}
-}
-
-func (t *Transaction) drop() {
-	if t.conn != nil {
-		t.conn.Close()
-		t.client.dedicated.Delete(t.conn)
-		t.conn = nil
-	}
 }

@@ -31,10 +31,11 @@ type Client struct {
 	queue  tier.Queue
 	cfg    Config
 	mint   mint
+	keys   []string // of each call, but the first, and those of lanes
 
 	mu    sync.Mutex
-	open  []*batch       // to be sent; the last may still take jobs
-	slots chan *producer // that have no call under way
+	open  []*batch   // to be sent; the last may still take jobs
+	slots chan *slot // that have no call under way
 }
 
 // callsAtOnce is how many calls are under way. Few, so that callers gather behind them.
@@ -51,9 +52,12 @@ func NewClient(client *tier.Client, cfg Config) (*Client, error) {
 	if cfg.RetryFor < 0 || cfg.RetryFor > maxRetryFor {
 		return nil, fmt.Errorf("%w: RetryFor is %s, want up to %s", ErrBadCall, cfg.RetryFor, maxRetryFor)
 	}
-	c := &Client{client: client, queue: tier.Queue(cfg.Queue), cfg: cfg, mint: mint{client: client}, slots: make(chan *producer, callsAtOnce)}
+	q := tier.Queue(cfg.Queue)
+	c := &Client{client: client, queue: q, cfg: cfg, mint: mint{client: client}, slots: make(chan *slot, callsAtOnce), keys: []string{
+		q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey(), q.UniqueKey(), q.QueueKey(), q.Events().LogKey(),
+	}}
 	for range callsAtOnce {
-		c.slots <- newProducer()
+		c.slots <- &slot{producer: newProducer(), line: client.Line()}
 	}
 	return c, nil
 }

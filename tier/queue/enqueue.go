@@ -34,6 +34,13 @@ func newProducer() *producer {
 	return &producer{name: hex.EncodeToString(id[:])}
 }
 
+// slot is what has one call under way at most.
+type slot struct {
+	producer *producer
+	line     *tier.Line
+	args     []string // memory
+}
+
 // batch is what one call enqueues: the jobs of one caller or of several.
 type batch struct {
 	jobs    []encoded
@@ -94,12 +101,12 @@ func (c *Client) wait(ctx context.Context, b *batch, began bool) error {
 				return b.err
 			case <-ctx.Done():
 				return c.abandon(ctx, b)
-			case p := <-c.slots:
+			case s := <-c.slots:
 				runtime.Gosched() // callers who were answered just now, or come at the same time, share the call
 				for first := c.next(ctx, b); first != nil; first = c.next(ctx, b) {
-					p = c.serve(ctx, p, first)
+					s.producer = c.serve(ctx, s, first)
 				}
-				c.slots <- p
+				c.slots <- s
 			}
 			if ctx.Err() != nil {
 				return c.abandon(ctx, b)
@@ -128,13 +135,14 @@ func (c *Client) next(ctx context.Context, b *batch) *batch {
 }
 
 // serve sends a batch until it is answered, or until ctx ends: then it is open again. It returns the producer for the next one.
-func (c *Client) serve(ctx context.Context, p *producer, b *batch) *producer {
+func (c *Client) serve(ctx context.Context, s *slot, b *batch) *producer {
+	p := s.producer
 	if b.since.IsZero() {
 		p.number++
 		b.as, b.since = *p, time.Now()
 	}
 	for try := 1; ; try++ {
-		outcomes, err := c.call(ctx, b)
+		outcomes, err := c.call(ctx, s, b)
 		switch {
 		case err == nil:
 			b.finish(outcomes, nil)
@@ -241,41 +249,34 @@ func (c *Client) notSent(err error) error {
 }
 
 // call makes the call and reads what it came to: only what was not enqueued is told.
-func (c *Client) call(ctx context.Context, b *batch) (map[int]outcome, error) {
-	q := c.queue
-	keys := []string{
-		q.CallsKey(b.as.name), q.JobsKey(), q.BodiesKey(), q.JobsDueKey(), q.RingKey(), q.LanesKey(), q.WorkersKey(), q.WakeKey(), q.UniqueKey(),
-		q.QueueKey(), q.Events().LogKey(),
-	}
+func (c *Client) call(ctx context.Context, s *slot, b *batch) (map[int]outcome, error) {
+	keys := append([]string{c.queue.CallsKey(b.as.name)}, c.keys...)
 	lanes, numbers := []string{}, map[string]string{}
 	width := 2
 	for i := range b.jobs {
 		j := &b.jobs[i]
 		for _, lane := range []string{j.also, j.lane} {
 			if lane != "" && numbers[lane] == "" {
-				keys, lanes = append(keys, q.LaneKey(lane)), append(lanes, lane)
+				keys, lanes = append(keys, c.queue.LaneKey(lane)), append(lanes, lane)
 				numbers[lane] = strconv.Itoa(len(lanes))
 			}
 		}
 		width = max(width, j.width(numbers[j.lane] == "1"))
 	}
-	args := make([]string, 0, 4+len(lanes)+width*len(b.jobs))
-	args = append(args, strconv.FormatUint(b.as.number, 10), millis(callsTTL), strconv.Itoa(len(lanes)), strconv.Itoa(width))
+	args := append(s.args[:0], strconv.FormatUint(b.as.number, 10), millis(callsTTL), strconv.Itoa(len(lanes)), strconv.Itoa(width))
 	args = append(args, lanes...)
 	for i := range b.jobs {
 		j := &b.jobs[i]
 		words := [...]string{j.id.String(), j.message, numbers[j.lane], j.options, j.due, j.unique, j.policy}
 		args = append(args, words[:width]...)
 	}
-	m, err := c.client.Run(ctx, tier.Call{Script: enqueueScript, Keys: keys, Args: args})
-	if err != nil {
+	reply, err := s.line.Texts(ctx, tier.Call{Script: enqueueScript, Keys: keys, Args: args}, 2)
+	clear(args)
+	s.args = args
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	reply, err := tier.Texts("enqueue", m, 2)
-	if err != nil {
-		return nil, err
-	}
-	if reply[0] == "unknown" {
+	case reply[0] == "unknown":
 		return nil, errNewProducer
 	}
 	return outcomesOf(reply[1])

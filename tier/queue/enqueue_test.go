@@ -138,6 +138,40 @@ func TestEnqueueMore(t *testing.T) {
 	}
 }
 
+// TestEnqueueRepeated: of calls that follow one another at once, which go over a connection of their own, some lose their reply or do not
+// arrive: each job is there once.
+func TestEnqueueRepeated(t *testing.T) {
+	for name, lose := range map[string]func(*tiertest.Proxy, int, func([]string) bool){
+		"reply": (*tiertest.Proxy).DropReplies, "request": (*tiertest.Proxy).DropRequests,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+			n := 0
+			enqueue := func() {
+				f.enqueue("a")
+				n++
+			}
+			before := proxy.Connections()
+			tiertest.Eventually(t, time.Minute, func() (bool, string) {
+				enqueue()
+				return proxy.Connections() >= before+2, "no connections of their own"
+			})
+			lost := 0
+			lose(proxy, 5, func(cmd []string) bool {
+				if cmd[0] == "EVALSHA" {
+					lost++
+				}
+				return cmd[0] == "EVALSHA" && lost%3 == 1
+			})
+			for proxy.Dropped() < 5 {
+				enqueue()
+			}
+			f.counts(queue.Counts{Ready: int64(n)})
+		})
+	}
+}
+
 // TestEnqueueNotAllowed: the first call of a producer tells what right is lacking before it writes, also of plain jobs for a lane that has some.
 func TestEnqueueNotAllowed(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ func (m *Member) Direct(ctx context.Context) {
 
 // Hold keeps callers from sending until go on is called. Waiting is how many wait for the first of what is open.
 func (c *Client) Hold() (goOn func(), waiting func() int) {
-	var held []*producer
+	var held []*slot
 	for range callsAtOnce {
 		held = append(held, <-c.slots)
 	}

@@ -49,7 +49,8 @@ func (f *Feed) Close() {
 }
 
 // Read reads up to n entries after an id, waiting up to wait for the first; none when there are none. The command, XREAD or XREADGROUP,
-// is given up to where its options come; of the latter the id ">" is what nobody was given. Errors and contexts are those of Client.Wait.
+// is given up to where its options come; of the latter the id ">" is what nobody was given. Errors are those of Client.Wait.
+// The end of ctx cuts off XREAD, and not XREADGROUP, which is as in Client.Wait.
 func (f *Feed) Read(ctx context.Context, p *Page, n int, wait time.Duration, after string, command ...string) error {
 	_, err := f.ReadAhead(ctx, p, n, wait, nil, after, command...)
 	return err
@@ -112,8 +113,10 @@ func (f *Feed) Range(ctx context.Context, p *Page, from, to string, n int) error
 	return p.Read(m)
 }
 
-// rangeCommand gives nothing to anybody, so it is cut off at the end of its context.
 const rangeCommand = "XRANGE"
+
+// leasingCommand is not cut off at the end of its context: what it gives would be leased to somebody who does not know it.
+const leasingCommand = "XREADGROUP"
 
 // ask sends a command over the feed's connection and reads the reply; or the one to what then has asked for the last time, if there is a
 // then. Done is false when the client has to be asked.
@@ -127,7 +130,7 @@ func (f *Feed) ask(ctx context.Context, p *Page, wait time.Duration, words []str
 	if ok, err := f.begin(ctx, then != nil); !ok {
 		return err != nil, false, Wrap(op, f.key, err)
 	}
-	if op == rangeCommand {
+	if op != leasingCommand {
 		conn := f.conn
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
 		err = f.talk(p, wait, words, then)

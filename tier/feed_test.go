@@ -240,23 +240,32 @@ func TestAFeedLosesWhatItAskedFor(t *testing.T) {
 }
 
 // What gives nothing to anybody ends with its context, whatever the server does.
-func TestAFeedsRangeIsCutOff(t *testing.T) {
+func TestAFeedIsCutOff(t *testing.T) {
 	s := tiertest.Shared(t, tiertest.Valkey)
-	proxy := tiertest.NewProxy(t, s)
-	f := setUpThrough(t, s, proxy)
-	w := newFed(t, f, f.client)
-	var p tier.Page
-	require.NoError(t, w.feed.Range(f.ctx, &p, "-", "+", 1))
-	proxy.Freeze()
-	ctx, cancel := context.WithCancel(f.ctx)
-	done := make(chan error, 1)
-	go func() { done <- w.feed.Range(ctx, &p, "-", "+", 1) }()
-	tiertest.Eventually(t, soon, func() (bool, string) { return w.feed.Busy(), "nothing is read" })
-	cancel()
-	require.ErrorIs(t, <-done, tier.ErrCancelled)
-	proxy.Thaw()
-	require.NoError(t, w.feed.Range(f.ctx, &p, "-", "+", 100))
-	require.Equal(t, w.want, p.Entries)
+	for name, read := range map[string]func(ctx context.Context, w *fed, p *tier.Page) error{
+		"range": func(ctx context.Context, w *fed, p *tier.Page) error { return w.feed.Range(ctx, p, "-", "+", 100) },
+		"read": func(ctx context.Context, w *fed, p *tier.Page) error {
+			return w.feed.Read(ctx, p, 100, time.Hour, "0", "XREAD")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := tiertest.NewProxy(t, s)
+			f := setUpThrough(t, s, proxy)
+			w := newFed(t, f, f.client)
+			var p tier.Page
+			require.NoError(t, read(f.ctx, w, &p))
+			proxy.Freeze()
+			ctx, cancel := context.WithCancel(f.ctx)
+			done := make(chan error, 1)
+			go func() { done <- read(ctx, w, &p) }()
+			tiertest.Eventually(t, soon, func() (bool, string) { return w.feed.Busy(), "nothing is read" })
+			cancel()
+			require.ErrorIs(t, <-done, tier.ErrCancelled)
+			proxy.Thaw()
+			require.NoError(t, read(f.ctx, w, &p))
+			require.Equal(t, w.want, p.Entries)
+		})
+	}
 }
 
 func TestAPageRefusesWhatIsNoReply(t *testing.T) {

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,32 @@ func TestDueReplyLost(t *testing.T) {
 			require.Equal(t, all[2].String(), f.row("c", "at"))
 		})
 	}
+}
+
+// TestStopsWhileItAcquires: who is stopped while it asks for the ownership knows what it was given, and hands it over.
+func TestStopsWhileItAcquires(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	f.append(f.writer(stream.WriterConfig{}), 1)
+	c := f.cursor("c", stream.Head(), time.Hour)
+	stopped, stop := context.WithCancel(f.ctx)
+	before := proxy.Commands()["EVALSHA"]
+	proxy.Delay(100 * time.Millisecond)
+	var o *stream.Owner
+	joined := make(chan error, 1)
+	go func() {
+		var err error
+		o, err = c.Join(stopped, "m")
+		joined <- err
+	}()
+	tiertest.Eventually(t, 10*time.Second, func() (bool, string) { return proxy.Commands()["EVALSHA"] > before, "it has not asked" })
+	stop()
+	require.NoError(t, <-joined)
+	require.True(t, o.Owns())
+	require.NoError(t, o.Leave(f.ctx))
+	f.own(f.cursor("c", stream.Head(), time.Hour))
+	_, err := c.Join(stopped, "m")
+	require.ErrorIs(t, err, tier.ErrCancelled)
 }
 
 // TestOwnershipEndsWithinALease: an end that lies further ahead than a lease is of a clock that was set back; it does not keep

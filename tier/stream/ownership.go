@@ -28,7 +28,8 @@ type ownership struct {
 	paused      bool
 }
 
-// acquire asks for the ownership; lost says that the caller knows there was such a cursor.
+// acquire asks for the ownership; lost says that the caller knows there was such a cursor. Once sent it is not cut off: an ownership that
+// nobody knows of would keep the others waiting for a lease.
 func (c *Cursor) acquire(ctx context.Context, member string, lost bool) (ownership, error) {
 	lease, was := c.cfg.Lease, "0"
 	if lease == 0 {
@@ -36,6 +37,9 @@ func (c *Cursor) acquire(ctx context.Context, member string, lost bool) (ownersh
 	}
 	if lost {
 		was = "1"
+	}
+	if ctx.Err() == nil {
+		ctx = context.WithoutCancel(ctx)
 	}
 	a := c.place.addr
 	m, err := c.place.client.Run(ctx, tier.Call{

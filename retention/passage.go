@@ -123,11 +123,8 @@ func (p *passage) archived(ctx context.Context, isAhead bool) error {
 		return p.lacking(ctx)
 	case !more && last.Compare(p.next) < 0:
 		return p.lacking(ctx)
-	case !p.next.IsZero() && p.next.Compare(all.Gone) <= 0:
-		if len(all.List) == 0 {
-			return p.lacking(ctx)
-		}
-		return &stream.GapError{Stream: p.address.String(), From: p.next, First: all.List[0].First}
+	case !p.next.IsZero() && p.next.Compare(all.Gone) <= 0 && len(all.List) == 0:
+		return p.lacking(ctx)
 	}
 	if len(all.List) > 0 && last.Compare(p.next) >= 0 {
 		to := last

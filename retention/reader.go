@@ -147,18 +147,15 @@ func (r *Reader) Last(ctx context.Context, n int) ([]codec.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing, from := int64(n-len(live)), codec.EntryID{}
+	missing, from := int64(n-len(live)), codec.EntryID{} // below the first entry of a segment, if that is a pack, are its messages
 	for _, s := range slices.Backward(segments.List) {
 		if missing <= 0 {
+			from = s.Last.Next()
 			break
 		}
-		from = s.First
 		if s.Last.Compare(end) < 0 {
 			missing -= s.Messages
 		}
-	}
-	if from.IsZero() {
-		return live, nil
 	}
 	var before []codec.Record // twice as many at most
 	for record, err := range r.cfg.Archive.Range(ctx, from, segments.Last()) {

@@ -421,78 +421,139 @@ func TestArchiveBehind(t *testing.T) {
 }
 
 // TestLossIsSaid: entries that a hard cap took before they were archived are a gap for whoever reads there later, when the archive has what
-// comes next, and the log nothing.
+// comes next, and the log nothing. It ends at the first message of an entry, if that is a pack too.
 func TestLossIsSaid(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, srv *tiertest.Server) {
+		t.Run("plain", func(t *testing.T) { lossIsSaid(t, newStage(t, srv), 1) })
+		t.Run("in packs", func(t *testing.T) { lossIsSaid(t, newStage(t, srv), 10) })
+	})
+}
+
+func lossIsSaid(t *testing.T, s *stage, pack int64) {
+	store := &archive.Memory{}
+	cfg := retention.SweeperConfig{
+		Settle: time.Millisecond, Temp: t.TempDir(),
+		Stores: func(context.Context, string) (archive.Store, error) { return store, nil },
+	}
+	w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: s.address("orders"), Pack: int(pack)})
+	require.NoError(t, err)
+	appends := func(n int) {
+		_, err := w.AppendBatch(s.ctx, keyed(n, n))
+		require.NoError(t, err)
+	}
+	archives := func(want int64) {
+		t.Helper()
+		want /= pack
+		var n int64
+		tiertest.Eventually(t, soon, func() (bool, string) {
+			list, err := s.sweeper(cfg).Archive(s.ctx)
+			require.NoError(t, err)
+			require.NoError(t, list[0].Err)
+			n += list[0].Entries
+			return n == want, fmt.Sprint(n, " archived")
+		})
+	}
+	appends(40)
+	s.declare("orders", stream.Retention{Settled: true, Exact: true, HardCap: 30 / pack, Archive: "mem://store"})
+	live, err := stream.NewReader(s.client, stream.ReaderConfig{Address: s.address("orders")})
+	require.NoError(t, err)
+	all := s.collected(live.Range(s.ctx, codec.EntryID{}, codec.MaxEntryID))
+	archives(40)
+	appends(60)
+	all = append(all, s.collected(live.Range(s.ctx, all[39].Addr.Next(), codec.MaxEntryID))...)
+	require.Len(t, all, 100)
+	_, err = s.sweeper(cfg).Once(s.ctx) // 40 to 69 are lost
+	require.NoError(t, err)
+	archives(30)
+	_, err = s.sweeper(cfg).Once(s.ctx)
+	require.NoError(t, err)
+	require.Zero(t, s.holdings("orders").Length)
+
+	archived, err := archive.NewReader(store, archive.ReaderConfig{Address: s.address("orders")})
+	require.NoError(t, err)
+	both := s.reader("orders", retention.ReaderConfig{Archive: archived})
+	want := stream.GapError{Stream: s.address("orders"), From: all[39].Addr.Next(), First: all[70].Addr}
+	for from, n := range map[codec.EntryID]int{{}: 40, all[10].Addr: 30, all[39].Addr: 1, all[39].Addr.Next(): 0} {
+		for _, records := range []iter.Seq2[codec.Record, error]{archived.Range(s.ctx, from, codec.MaxEntryID), both.Range(s.ctx, from, codec.MaxEntryID)} {
+			var got []codec.Record
+			var gap *stream.GapError
+			for record, err := range records {
+				if err != nil {
+					require.ErrorAs(t, err, &gap)
+					break
+				}
+				got = append(got, record)
+			}
+			require.NotNil(t, gap)
+			require.Equal(t, want, *gap)
+			same(t, all[40-n:40], got)
+		}
+	}
+	same(t, all[70:], s.collected(both.Range(s.ctx, all[70].Addr, codec.MaxEntryID)))
+	same(t, all[:40], s.collected(both.Range(s.ctx, codec.EntryID{}, all[39].Addr)))
+	var skipped []stream.GapError
+	skips := s.reader("orders", retention.ReaderConfig{Archive: archived, OnGap: retention.Skip, Skipped: func(g *stream.GapError) { skipped = append(skipped, *g) }})
+	same(t, append(slices.Clone(all[10:40]), all[70:]...), s.collected(skips.Range(s.ctx, all[10].Addr, codec.MaxEntryID)))
+	require.Equal(t, []stream.GapError{want}, skipped)
+	problems := 0
+	for c, err := range archived.Verify(s.ctx, t.TempDir()) {
+		require.NoError(t, err)
+		if c.Problem != "" {
+			problems++
+			require.Contains(t, c.Problem, "a gap")
+			require.Equal(t, want.From, c.First)
+			require.Equal(t, all[70].Position.Entry.Prev(), c.Last)
+		}
+	}
+	require.Equal(t, 1, problems)
+}
+
+// TestSkipsToAPack (B158): what is left after a gap is read from the first message of its first entry on, be it in the log or in the archive.
+func TestSkipsToAPack(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, srv *tiertest.Server) {
 		s := newStage(t, srv)
-		store := &archive.Memory{}
-		cfg := retention.SweeperConfig{
-			Settle: time.Millisecond, Temp: t.TempDir(),
-			Stores: func(context.Context, string) (archive.Store, error) { return store, nil },
-		}
-		archives := func(want int64) {
-			t.Helper()
-			var n int64
-			tiertest.Eventually(t, soon, func() (bool, string) {
-				list, err := s.sweeper(cfg).Archive(s.ctx)
-				require.NoError(t, err)
-				require.NoError(t, list[0].Err)
-				n += list[0].Entries
-				return n == want, fmt.Sprint(n, " archived")
-			})
-		}
-		s.append("orders", 40, 10)
-		s.declare("orders", stream.Retention{Settled: true, Exact: true, HardCap: 30, Archive: "mem://store"})
-		live, err := stream.NewReader(s.client, stream.ReaderConfig{Address: s.address("orders")})
+		addr, err := tier.ParseAddress(s.address("orders"))
+		require.NoError(t, err)
+		w, err := stream.NewWriter(s.client, stream.WriterConfig{Address: addr.String(), Pack: 10})
+		require.NoError(t, err)
+		_, err = w.AppendBatch(s.ctx, keyed(100, 0))
+		require.NoError(t, err)
+		live, err := stream.NewReader(s.client, stream.ReaderConfig{Address: addr.String()})
 		require.NoError(t, err)
 		all := s.collected(live.Range(s.ctx, codec.EntryID{}, codec.MaxEntryID))
-		archives(40)
-		s.append("orders", 60, 10)
-		all = append(all, s.collected(live.Range(s.ctx, all[39].Addr.Next(), codec.MaxEntryID))...)
-		require.Len(t, all, 100)
-		_, err = s.sweeper(cfg).Once(s.ctx) // 40 to 69 are lost
-		require.NoError(t, err)
-		archives(30)
+		finds := func(cfg retention.ReaderConfig, first int) {
+			t.Helper()
+			_, err := s.reader("orders", cfg).Newest(s.ctx)
+			require.NoError(t, err)
+			for _, err = range s.reader("orders", cfg).Range(s.ctx, all[12].Addr, codec.MaxEntryID) {
+				break
+			}
+			var gap *stream.GapError
+			require.ErrorAs(t, err, &gap)
+			require.Equal(t, stream.GapError{Stream: addr.String(), From: all[12].Addr, First: all[first].Addr}, *gap)
+			same(t, all[first+3:], s.collected(s.reader("orders", cfg).Range(s.ctx, all[first+3].Addr, codec.MaxEntryID)))
+			cfg.OnGap = retention.Skip
+			same(t, all[first:], s.collected(s.reader("orders", cfg).Range(s.ctx, all[12].Addr, codec.MaxEntryID)))
+		}
+
+		store := &archive.Memory{}
+		cfg := retention.SweeperConfig{
+			Settle: time.Millisecond, Temp: t.TempDir(), Stores: func(context.Context, string) (archive.Store, error) { return store, nil },
+		}
+		s.declare("orders", stream.Retention{MaxLength: 7, Exact: true})
 		_, err = s.sweeper(cfg).Once(s.ctx)
 		require.NoError(t, err)
-		require.Zero(t, s.holdings("orders").Length)
+		finds(retention.ReaderConfig{}, 30)
 
-		archived, err := archive.NewReader(store, archive.ReaderConfig{Address: s.address("orders")})
-		require.NoError(t, err)
-		both := s.reader("orders", retention.ReaderConfig{Archive: archived})
-		want := stream.GapError{Stream: s.address("orders"), From: all[39].Addr.Next(), First: all[70].Addr}
-		for from, n := range map[codec.EntryID]int{{}: 40, all[10].Addr: 30, all[39].Addr: 1, all[39].Addr.Next(): 0} {
-			for _, records := range []iter.Seq2[codec.Record, error]{archived.Range(s.ctx, from, codec.MaxEntryID), both.Range(s.ctx, from, codec.MaxEntryID)} {
-				var got []codec.Record
-				var gap *stream.GapError
-				for record, err := range records {
-					if err != nil {
-						require.ErrorAs(t, err, &gap)
-						break
-					}
-					got = append(got, record)
-				}
-				require.NotNil(t, gap)
-				require.Equal(t, want, *gap)
-				same(t, all[40-n:40], got)
-			}
-		}
-		same(t, all[70:], s.collected(both.Range(s.ctx, all[70].Addr, codec.MaxEntryID)))
-		same(t, all[:40], s.collected(both.Range(s.ctx, codec.EntryID{}, all[39].Addr)))
-		var skipped []stream.GapError
-		skips := s.reader("orders", retention.ReaderConfig{Archive: archived, OnGap: retention.Skip, Skipped: func(g *stream.GapError) { skipped = append(skipped, *g) }})
-		same(t, append(slices.Clone(all[10:40]), all[70:]...), s.collected(skips.Range(s.ctx, all[10].Addr, codec.MaxEntryID)))
-		require.Equal(t, []stream.GapError{want}, skipped)
-		problems := 0
-		for c, err := range archived.Verify(s.ctx, t.TempDir()) {
+		s.declare("orders", stream.Retention{MaxLength: 2, Exact: true, Archive: "mem://store", SegmentBytes: 1})
+		tiertest.Eventually(t, soon, func() (bool, string) {
+			_, err := s.sweeper(cfg).Archive(s.ctx)
 			require.NoError(t, err)
-			if c.Problem != "" {
-				problems++
-				require.Contains(t, c.Problem, "a gap")
-				require.Equal(t, want.From, c.First)
-				require.Equal(t, want.First.Prev(), c.Last)
-			}
-		}
-		require.Equal(t, 1, problems)
+			n := s.archived(store, "orders")
+			return n >= 50, fmt.Sprint(n, " archived")
+		})
+		archived, err := archive.NewReader(store, archive.ReaderConfig{Address: addr.String()})
+		require.NoError(t, err)
+		finds(retention.ReaderConfig{Archive: archived}, 30)
 	})
 }

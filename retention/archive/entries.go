@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -20,14 +21,15 @@ func (r *Reader) After(ctx context.Context, id codec.EntryID) (entries []codec.E
 		return nil, err
 	}
 	if !id.IsZero() && id.Compare(all.Gone) < 0 {
-		return nil, &stream.GapError{Stream: r.address.String(), From: id.Next(), First: all.first()}
+		first, err := r.first(ctx, &all)
+		return nil, cmp.Or(err, error(&stream.GapError{Stream: r.address.String(), From: id.Next(), First: first}))
 	}
 	for i := range all.List {
 		s := &all.List[i]
 		if s.Last.Compare(id) <= 0 {
 			continue
 		}
-		if err := r.gap(s, id.Next(), codec.MaxEntryID); err != nil && !(id.IsZero() && i == 0) {
+		if err := r.gap(ctx, s, id.Next(), codec.MaxEntryID); err != nil && !(id.IsZero() && i == 0) {
 			return nil, err
 		}
 		if entries, err = r.group(ctx, s, id); err != nil {

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ func (r *Reader) Unbroken(ctx context.Context, from, to codec.EntryID) iter.Seq2
 	return func(yield func(*Segment, error) bool) {
 		all, err := r.Segments(ctx)
 		if err == nil && !from.IsZero() && from.Compare(all.Gone) <= 0 {
-			err = &stream.TrimmedError{Stream: r.address.String(), First: all.first()}
+			err = r.trimmed(ctx, &all)
 		}
 		if err != nil {
 			yield(nil, err)
@@ -108,7 +109,7 @@ func (r *Reader) Unbroken(ctx context.Context, from, to codec.EntryID) iter.Seq2
 		}
 		for i := range all.List {
 			s := &all.List[i]
-			if err := r.gap(s, from, to); err != nil && (i > 0 || !from.IsZero()) {
+			if err := r.gap(ctx, s, from, to); err != nil && (i > 0 || !from.IsZero()) {
 				yield(nil, err)
 				return
 			}
@@ -120,14 +121,18 @@ func (r *Reader) Unbroken(ctx context.Context, from, to codec.EntryID) iter.Seq2
 }
 
 // gap is an error when entries between two addresses went before they were archived in this segment, or before it.
-func (r *Reader) gap(s *Segment, from, to codec.EntryID) error {
+func (r *Reader) gap(ctx context.Context, s *Segment, from, to codec.EntryID) error {
 	if next := s.After.Next(); from.Compare(next) < 0 {
 		from = next
 	}
 	if from.Compare(s.Lost) >= 0 || to.Compare(from) < 0 {
 		return nil
 	}
-	return &stream.GapError{Stream: r.address.String(), From: from, First: greatest(s.First, s.Lost)}
+	first, err := r.firstMessage(ctx, s, greatest(s.First, s.Lost))
+	if err == nil && first.Compare(from) > 0 {
+		err = &stream.GapError{Stream: r.address.String(), From: from, First: first}
+	}
+	return err
 }
 
 func greatest(a, b codec.EntryID) codec.EntryID {
@@ -143,17 +148,34 @@ func (r *Reader) expired(ctx context.Context, s *Segment, err error) error {
 		return err
 	}
 	if now, failed := r.Segments(ctx); failed == nil && s.Last.Compare(now.Gone) <= 0 {
-		return &stream.TrimmedError{Stream: r.address.String(), First: now.first()}
+		return r.trimmed(ctx, &now)
 	}
 	return err
 }
 
-// first is the first entry that there is; 0-0: none.
-func (s *Segments) first() codec.EntryID {
-	if len(s.List) == 0 {
-		return codec.EntryID{}
+// trimmed is the error of who wants what the archive's max age has taken.
+func (r *Reader) trimmed(ctx context.Context, all *Segments) error {
+	first, err := r.first(ctx, all)
+	return cmp.Or(err, error(&stream.TrimmedError{Stream: r.address.String(), First: first}))
+}
+
+// first is the address of the first message that there is; zero: none.
+func (r *Reader) first(ctx context.Context, all *Segments) (codec.EntryID, error) {
+	if len(all.List) == 0 {
+		return codec.EntryID{}, nil
 	}
-	return s.List[0].First
+	return r.firstMessage(ctx, &all.List[0], all.List[0].First)
+}
+
+// firstMessage is the address of the first message of a segment from an entry on: that of a pack lies below the entry's.
+func (r *Reader) firstMessage(ctx context.Context, s *Segment, from codec.EntryID) (codec.EntryID, error) {
+	for e, err := range r.between(ctx, []Segment{*s}, from, s.Last) {
+		if err != nil {
+			return from, err
+		}
+		return e.records[0].Addr, nil
+	}
+	return from, nil
 }
 
 // segment yields the messages of a segment between two addresses.

@@ -175,13 +175,16 @@ func TestExpiresMeanwhile(t *testing.T) {
 		require.NoError(t, err)
 		entries[i] = codec.Entry{ID: codec.EntryID{Ms: ms0 + uint64(i)}, Fields: []string{"m", string(body)}}
 	}
+	pack, err := codec.AppendPack(nil, 2, []byte(entries[20].Fields[1]+entries[20].Fields[1]), codec.NoCompression)
+	require.NoError(t, err)
+	entries[20] = codec.Entry{ID: codec.EntryID{Ms: ms0 + 20, Seq: 1}, Fields: []string{"b", string(pack)}}
 	store := filled(t, server, entries[:10], entries[10:20], entries[20:])
 	r, err := NewReader(store, ReaderConfig{Address: orders.String()})
 	require.NoError(t, err)
 	n := 0
 	for _, err := range r.Range(ctx, entries[0].ID, codec.MaxEntryID) {
 		if n == 10 {
-			require.Equal(t, &stream.TrimmedError{Stream: orders.String(), First: entries[20].ID}, err)
+			require.Equal(t, &stream.TrimmedError{Stream: orders.String(), First: codec.EntryID{Ms: ms0 + 20}}, err) // of the pack's first message
 			return
 		}
 		require.NoError(t, err)

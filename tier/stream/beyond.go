@@ -81,7 +81,10 @@ func (r *Reader) begins(ctx context.Context, archived, from codec.EntryID, page 
 		first = page[0].ID
 	}
 	if !from.IsZero() && is.Lost.Compare(from) > 0 && (first.IsZero() || is.Lost.Compare(first) <= 0) {
-		return &GapError{Stream: r.place.addr.String(), From: from, First: first}
+		first, err = r.place.firstMessage(ctx, first)
+		if err == nil && (first.IsZero() || first.Compare(from) > 0) {
+			err = &GapError{Stream: r.place.addr.String(), From: from, First: first}
+		}
 	}
-	return nil
+	return err
 }

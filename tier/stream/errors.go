@@ -166,7 +166,7 @@ var ErrLogMoved = errors.New("stream: the log had lost its end, and has given id
 type GapError struct {
 	Stream string
 	From   codec.EntryID // what was to be read next
-	First  codec.EntryID // the first entry from there on that exists; zero: none yet
+	First  codec.EntryID // address of the first message from there on that exists; zero: none yet
 }
 
 func (e *GapError) Error() string {
@@ -185,7 +185,7 @@ func (e *GapError) Is(target error) bool { return target == ErrGap || target == 
 // TrimmedError ends a read that counts on history which is gone.
 type TrimmedError struct {
 	Stream string
-	First  codec.EntryID // the first entry that exists; zero when the stream is empty
+	First  codec.EntryID // address of the first message that exists; zero when the stream is empty
 	// Lost: the log is another one than the one that was read. The stream was removed and made again, and then it matches
 	// ErrStreamRemoved too, or the server has lost it; nothing on the server tells the two apart.
 	Lost bool

@@ -116,7 +116,10 @@ func (o *Owner) fromPast(ctx context.Context, from codec.EntryID) ([]codec.Entry
 	}
 	entries, err := p.past.After(ctx, p.addr, from)
 	if err == nil && len(entries) == 0 {
-		err = &GapError{Stream: p.addr.String(), From: from.Next(), First: info.First}
+		var first codec.EntryID
+		if first, err = p.firstMessage(ctx, info.First); err == nil {
+			err = &GapError{Stream: p.addr.String(), From: from.Next(), First: first}
+		}
 	}
 	return entries, err
 }

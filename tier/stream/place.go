@@ -184,3 +184,24 @@ func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
 	}
 	return dst
 }
+
+// firstMessage is the address of the first message of an entry, for whoever is told to go on there: that of a pack lies below the entry's.
+// One that is gone by now, or none, keeps its own.
+func (p *place) firstMessage(ctx context.Context, entry codec.EntryID) (codec.EntryID, error) {
+	if entry.IsZero() {
+		return entry, nil
+	}
+	if err := p.identify(ctx); err != nil {
+		return entry, err
+	}
+	key, at := p.addr.LogKey(), entry.String()
+	m, err := p.client.Do(ctx, key, p.client.B().Xrange().Key(key).Start(at).End(at).Build())
+	if err != nil {
+		return entry, err
+	}
+	entries, err := entriesOf(m)
+	if err == nil && len(entries) > 0 {
+		entry = p.records(nil, entries[0])[0].Addr
+	}
+	return entry, err
+}

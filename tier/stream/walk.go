@@ -170,7 +170,11 @@ func (c *walk) checked(ctx context.Context) ([]codec.Entry, error) {
 		return nil, err
 	}
 	if gone, _ := reply[1].ToString(); gone != "" && !c.inFirstPack(entries) {
-		return nil, &TrimmedError{Stream: c.place.addr.String(), First: entryID(reply[2]), Lost: gone == "lost"}
+		first, err := c.place.firstMessage(ctx, entryID(reply[2]))
+		if err != nil {
+			return nil, err
+		}
+		return nil, &TrimmedError{Stream: c.place.addr.String(), First: first, Lost: gone == "lost"}
 	}
 	added, err := reply[3].AsUint64()
 	more, _ := reply[4].ToString()

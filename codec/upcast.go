@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Upcasts turns old versions of a type into newer ones before a handler sees
@@ -43,7 +44,7 @@ func (u Upcasts) Records(records []Record, fields []string) {
 			continue
 		}
 		if r.Err = u.Apply(&r.Message); r.Err != nil {
-			r.Message, r.Fields = Message{}, fields
+			r.Message, r.Fields = Message{}, slices.Clone(fields)
 		}
 	}
 }

@@ -3,7 +3,10 @@ package tier
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"reflect"
 	"strings"
+	"testing/iotest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -52,11 +55,15 @@ func (f *Feed) Busy() bool {
 	return f.busy
 }
 
-// ReadPage reads a reply as a feed does.
+// ReadPage reads a reply as a feed does, at once and as it comes, which is the same.
 func ReadPage(reply string) ([]codec.Entry, error) {
-	var p Page
-	err := p.readReply(bufio.NewReader(strings.NewReader(reply)), false)
-	return p.Entries, err
+	var atOnce, asItComes Page
+	err := atOnce.readReply(bufio.NewReader(strings.NewReader(reply)), false)
+	other := asItComes.readReply(bufio.NewReader(iotest.OneByteReader(strings.NewReader(reply))), false)
+	if (err == nil) != (other == nil) || err == nil && !reflect.DeepEqual(atOnce.Entries, asItComes.Entries) {
+		panic(fmt.Sprintf("at once %q, %v; as it comes %q, %v", atOnce.Entries, err, asItComes.Entries, other))
+	}
+	return atOnce.Entries, err
 }
 
 // Always has the line use its connection, from the next call on, however rare they are, and after whatever went wrong.

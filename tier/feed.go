@@ -28,9 +28,10 @@ type Feed struct {
 	conn   net.Conn // nil: none yet, or the last one failed
 	in     *bufio.Reader
 	out    []byte
-	busy   bool // a read is under way, which has conn, in, out and ahead
-	ahead  bool // the reply to a read that was asked for ahead is to come
-	closed bool // or of no use: it answers what is not understood
+	busy   bool     // a read is under way, which has conn, in, out, ahead and asked
+	ahead  bool     // the reply to a read that was asked for ahead is to come
+	asked  []string // that read, of AskRange; nil: it is one of ReadAhead
+	closed bool     // or of no use: it answers what is not understood
 }
 
 // Feed makes a feed of a stream. It sends nothing. The caller closes it.
@@ -102,15 +103,36 @@ func (f *Feed) ReadAhead(
 
 // Range reads up to n entries from one id to another, both included, "-" and "+" being the ends, as XRANGE does. Errors are those of Client.Do.
 func (f *Feed) Range(ctx context.Context, p *Page, from, to string, n int) error {
-	count := strconv.Itoa(n)
-	if done, _, err := f.ask(ctx, p, 0, []string{rangeCommand, f.key, from, to, "COUNT", count}, nil); done {
+	words := f.rangeWords(from, to, n)
+	if done, _, err := f.ask(ctx, p, 0, words, nil); done {
 		return err
 	}
-	m, err := f.client.Do(ctx, f.key, f.client.B().Arbitrary(rangeCommand).Keys(f.key).Args(from, to, "COUNT", count).Build())
+	m, err := f.client.Do(ctx, f.key, f.client.B().Arbitrary(words[0]).Keys(words[1]).Args(words[2:]...).Build())
 	if err != nil {
 		return err
 	}
 	return p.Read(m)
+}
+
+// AskRange asks for what the next Range is to read, so that the server is at work on it before. The Range of anything else gives it up.
+// What goes wrong here is that Range's to find.
+func (f *Feed) AskRange(ctx context.Context, from, to string, n int) {
+	words := f.rangeWords(from, to, n)
+	if ok, _ := f.begin(ctx, words, false); !ok {
+		return
+	}
+	var err error
+	if !f.ahead {
+		if err = f.conn.SetDeadline(time.Now().Add(f.client.opts.CallTimeout)); err == nil {
+			err = f.send(words)
+		}
+		f.ahead, f.asked = true, words
+	}
+	f.end(err)
+}
+
+func (f *Feed) rangeWords(from, to string, n int) []string {
+	return []string{rangeCommand, f.key, from, to, "COUNT", strconv.Itoa(n)}
 }
 
 const rangeCommand = "XRANGE"
@@ -127,7 +149,7 @@ func (f *Feed) ask(ctx context.Context, p *Page, wait time.Duration, words []str
 		f.Abandon()
 		return true, false, Wrap(op, f.key, err)
 	}
-	if ok, err := f.begin(ctx, then != nil); !ok {
+	if ok, err := f.begin(ctx, words, then != nil); !ok {
 		return err != nil, false, Wrap(op, f.key, err)
 	}
 	if op != leasingCommand {
@@ -160,15 +182,18 @@ func (f *Feed) Abandon() {
 }
 
 // begin connects, if need be. False without an error: another reads, or there is no connection. What was asked for ahead is for who
-// reads ahead.
-func (f *Feed) begin(ctx context.Context, readsAhead bool) (ok bool, err error) {
+// reads ahead; a range is for that range, and lost without harm.
+func (f *Feed) begin(ctx context.Context, words []string, readsAhead bool) (ok bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.busy || f.closed || f.ahead && !readsAhead || f.client.closed.Load() {
+	if f.busy || f.closed || f.ahead && f.asked == nil && !readsAhead || f.client.closed.Load() {
 		return false, nil
 	}
+	if f.asked != nil && !slices.Equal(f.asked, words) {
+		f.drop()
+	}
 	if f.conn != nil && f.at != primary(f.client.pipe) {
-		lost := f.ahead
+		lost := f.ahead && f.asked == nil
 		if f.drop(); lost {
 			return false, errors.New("what was asked for ahead went with its server")
 		}
@@ -219,7 +244,7 @@ func (f *Feed) connect(ctx context.Context) bool {
 func (f *Feed) drop() {
 	if f.conn != nil {
 		f.conn.Close()
-		f.conn, f.in, f.ahead = nil, nil, false
+		f.conn, f.in, f.ahead, f.asked = nil, nil, false, nil
 		f.client.dedicated.Delete(f)
 	}
 }
@@ -238,7 +263,7 @@ func (f *Feed) talk(p *Page, wait time.Duration, words []string, then func() []s
 			return err
 		}
 	}
-	f.ahead = false
+	f.ahead, f.asked = false, nil
 	if then != nil {
 		mark, err := f.in.Peek(2)
 		if err != nil {

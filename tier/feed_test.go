@@ -239,6 +239,55 @@ func TestAFeedLosesWhatItAskedFor(t *testing.T) {
 	}
 }
 
+// A range that was asked for is the one that comes next, from what the server did meanwhile; any other read gives it up, and what becomes of it
+// is nobody's trouble.
+func TestAFeedAsksForARange(t *testing.T) {
+	s := tiertest.Shared(t, tiertest.Valkey)
+	proxy := tiertest.NewProxy(t, s)
+	f := setUpThrough(t, s, proxy)
+	w := newFed(t, f, f.client)
+	asked := func(want int) {
+		t.Helper()
+		tiertest.Eventually(t, soon, func() (bool, string) {
+			n := proxy.Commands()["XRANGE"]
+			return n == want, strconv.Itoa(n)
+		})
+	}
+	from := w.want[2].ID.String()
+	var p tier.Page
+	ranged := func(want error) {
+		t.Helper()
+		require.ErrorIs(t, w.feed.Range(f.ctx, &p, from, "+", 3), want)
+	}
+	for name, c := range map[string]struct {
+		lost  int // replies to what is asked for
+		read  func()
+		again int // ranges that are sent for it
+		want  []codec.Entry
+	}{
+		"the same":         {0, func() { ranged(nil) }, 0, w.want[2:5]},
+		"asked for twice":  {0, func() { w.feed.AskRange(f.ctx, from, "+", 3); ranged(nil) }, 0, w.want[2:5]},
+		"another one":      {0, func() { require.NoError(t, w.feed.Range(f.ctx, &p, "-", "+", 2)) }, 1, w.want[:2]},
+		"another read":     {0, func() { require.NoError(t, w.feed.Read(f.ctx, &p, 1, 0, from, "XREAD")) }, 0, w.want[3:4]},
+		"its reply lost":   {1, func() { ranged(tier.ErrNetwork); ranged(nil) }, 1, w.want[2:5]},
+		"of a closed feed": {0, func() { w.feed.Close(); ranged(nil); w.feed = w.client.Feed(w.log) }, 1, w.want[2:5]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := proxy.Commands()["XRANGE"]
+			proxy.DropReplies(c.lost, func(cmd []string) bool { return cmd[0] == "XRANGE" })
+			w.feed.AskRange(f.ctx, from, "+", 3)
+			asked(before + 1)
+			c.read()
+			require.Equal(t, c.want, p.Entries)
+			asked(before + 1 + c.again)
+			require.NoError(t, w.feed.Range(f.ctx, &p, "-", "+", 100))
+			require.Equal(t, w.want, p.Entries)
+			require.True(t, w.feed.Connected())
+		})
+	}
+	w.feed.Close()
+}
+
 // What gives nothing to anybody ends with its context, whatever the server does.
 func TestAFeedIsCutOff(t *testing.T) {
 	s := tiertest.Shared(t, tiertest.Valkey)
@@ -308,6 +357,7 @@ func FuzzPage(f *testing.F) {
 	f.Add("*1\r\n*2\r\n$1\r\nk\r\n*1\r\n*2\r\n$3\r\n1-2\r\n*2\r\n$1\r\nm\r\n$1\r\nv\r\n")
 	f.Add("-MOVED 1 h:1\r\n")
 	f.Add("*-1\r\n")
+	f.Add("*1\r\n*2\r\n$1\r\nk\r\n*-10\r\n")
 	f.Fuzz(func(t *testing.T, reply string) {
 		entries, err := tier.ReadPage(reply)
 		if err != nil {

@@ -25,8 +25,9 @@ type ReaderConfig struct {
 // use.
 //
 // Each loop over Range, Tail and the like reads page by page, however long its records are taken; one that needs more than two, but for
-// Tail, reads the next over a connection of its own while the records of one are taken. So it holds two pages, and the one before them until that is collected. A page has at most 512 entries: 1 MiB as
-// a rule, 16 MiB when entries differ much. Only where large entries begin after small ones, one page has 512 of them.
+// Tail, reads the next over a connection of its own while the records of one are taken, and has asked for the one after it. So it holds two
+// pages, and what of those before them is kept or not collected yet. A page has at most 512 entries: 1 MiB as a rule, 16 MiB when entries
+// differ much. Only where large entries begin after small ones, one page has 512 of them.
 type Reader struct {
 	place   *place
 	upcasts codec.Upcasts
@@ -66,7 +67,7 @@ func (r *Reader) Range(ctx context.Context, from, to codec.EntryID) iter.Seq2[co
 // Range, but that some are gone before the first is none.
 func (r *Reader) Entries(ctx context.Context, from, to codec.EntryID) iter.Seq2[codec.Entry, error] {
 	return func(yield func(codec.Entry, error) bool) {
-		c := &walk{place: r.place, from: from, to: to, claim: claimNone}
+		c := &walk{place: r.place, from: from, to: to, claim: claimNone, kept: true}
 		for page, err := range c.pages(ctx) {
 			if err != nil {
 				yield(codec.Entry{}, r.place.gone(ctx, err))

@@ -42,8 +42,11 @@ type walk struct {
 	waits  int // in vain, in a row, of one that follows
 	done   bool
 
-	feed   *tier.Feed // of a long walk; nil: none
-	memory tier.Page
+	kept bool // entries are, by who takes them
+
+	feed   *tier.Feed   // of a long walk; nil: none
+	memory [2]tier.Page // by turns: one is read while one is taken
+	turn   int
 }
 
 func newWalk(p *place, from, to codec.EntryID) *walk {
@@ -57,8 +60,9 @@ func newWalk(p *place, from, to codec.EntryID) *walk {
 	return c
 }
 
-// pages yields the pages up to the end of the walk. From the third on each is read while the one before it is taken, over a
-// connection of the walk's own: where there are two there may be many.
+// pages yields the pages up to the end of the walk, each good until the next one, unless they are kept. From the third on each is read
+// while the one before it is taken, over a connection of the walk's own: where there are two there may be many. As soon as a page is here
+// the next is asked for, so that the server works on it while this one waits to be taken, and is.
 func (c *walk) pages(ctx context.Context) iter.Seq2[[]codec.Entry, error] {
 	return func(yield func([]codec.Entry, error) bool) {
 		if c.done { // at its first page, which somebody else has read
@@ -102,8 +106,10 @@ func (c *walk) nextOfMore(ctx context.Context) []codec.Entry {
 	before := *c
 	page, err := c.next(ctx)
 	if err != nil || c.done {
-		*c, page = before, nil
+		*c = before
+		return nil
 	}
+	c.feed.AskRange(ctx, c.from.String(), c.to.String(), c.size.count()+1)
 	return page
 }
 
@@ -124,9 +130,13 @@ func (c *walk) next(ctx context.Context) ([]codec.Entry, error) {
 // plain reads a page without asking what is gone: a third of the cost of the script.
 func (c *walk) plain(ctx context.Context) ([]codec.Entry, error) {
 	if c.feed != nil {
-		c.memory.Renew()
-		err := c.feed.Range(ctx, &c.memory, c.from.String(), c.to.String(), c.size.count()+1)
-		return c.memory.Entries, err
+		page := &c.memory[c.turn]
+		if c.turn = 1 - c.turn; c.kept {
+			page.Renew()
+		}
+		page.Clear()
+		err := c.feed.Range(ctx, page, c.from.String(), c.to.String(), c.size.count()+1)
+		return page.Entries, err
 	}
 	key := c.place.addr.LogKey()
 	m, err := c.place.client.Do(ctx, key, c.place.client.B().Xrange().Key(key).Start(c.from.String()).End(c.to.String()).Count(int64(c.size.count()+1)).Build())

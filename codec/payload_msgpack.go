@@ -3,9 +3,16 @@ package codec
 import (
 	"bytes"
 	"fmt"
+	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
+
+// buffers are what small values are encoded into, before they are as large as they are.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// mostKept is the size of a buffer that is used again.
+const mostKept = 16 << 10
 
 type msgpackCodec[T any] struct{}
 
@@ -28,15 +35,20 @@ func Msgpack[T any]() Codec[T] { return msgpackCodec[T]{} }
 
 func (msgpackCodec[T]) Encode(m *Message, v T) (err error) {
 	defer caught("encode msgpack", &err)
-	var buf bytes.Buffer
+	buf := buffers.Get().(*bytes.Buffer)
+	buf.Reset()
 	enc := msgpack.GetEncoder()
-	enc.Reset(&buf)
+	enc.Reset(buf)
 	enc.UseCompactInts(true)
 	if err := enc.Encode(&v); err != nil { // by address: methods with a pointer receiver count
 		return fmt.Errorf("codec: encode msgpack: %w", err)
 	}
 	msgpack.PutEncoder(enc) // one that failed or panicked is not used again
 	m.Data, m.Format = buf.Bytes(), FormatMsgpack
+	if buf.Cap() <= mostKept {
+		m.Data = bytes.Clone(m.Data)
+		buffers.Put(buf)
+	}
 	return nil
 }
 

@@ -17,6 +17,9 @@ type sink interface {
 	// fold folds a batch, and says what is to be written with its commit, in memory that is good until the batch is used again. The
 	// batch before it may not be committed yet. A *foldError tells which message failed.
 	fold(ctx context.Context, b *batch) (writes, error)
+	// check is called after a fold, and gives what looks whether the state is there, while the commit before is under way: what that fails
+	// with is a failure of the fold, and the batch is not committed. Nil: there is nothing to look at.
+	check() func(ctx context.Context) error
 	// committed is called when the first batch that was folded and is not committed is. forget takes back all of those, which may
 	// be folded again, and what a fold did that has failed; the commit of none is under way.
 	committed()
@@ -38,6 +41,7 @@ type batch struct {
 
 	writes     writes
 	err        error         // of the fold
+	checked    chan error    // what the sink's check of it says
 	commitment *commitment   // of one that did not fail
 	after      []tier.Output // memory of writes
 }
@@ -95,7 +99,11 @@ func (e *entry) attempt(i int) int {
 
 // batchOf makes a batch of entries, without what is given up.
 func batchOf(b *batch, entries []entry) {
-	b.deliveries, b.from = b.deliveries[:0], b.from[:0]
+	n := 0
+	for i := range entries {
+		n += len(entries[i].Records)
+	}
+	b.deliveries, b.from = slices.Grow(b.deliveries[:0], n), slices.Grow(b.from[:0], n)
 	for i := range entries {
 		e := &entries[i]
 		b.through, b.late = e.Entry, e.late

@@ -111,6 +111,9 @@ func (r *run) step(ctx context.Context) error {
 	case r.sent == nil && r.next != nil && r.next.err != nil:
 		return r.takeBack(ctx)
 	case r.sent == nil && r.next != nil:
+		if r.next.err = <-r.next.checked; r.next.err != nil {
+			return nil
+		}
 		r.sent, r.next = r.next, nil
 		r.commit()
 		return nil
@@ -248,11 +251,25 @@ func (r *run) fold(ctx context.Context) error {
 	r.next, r.upTo = b, 0
 	switch {
 	case b.err == nil:
+		r.check(b)
 		b.commitment = commitmentOf(entries[:n], b)
 	case r.sent == nil:
 		return r.takeBack(ctx)
 	}
 	return nil
+}
+
+// check begins to look whether the state is there: the commit of the batch waits for the answer, and not its fold, since the server
+// gives it behind the commit before.
+func (r *run) check(b *batch) {
+	checked := make(chan error, 1)
+	b.checked = checked
+	check := r.sink.check()
+	if check == nil {
+		checked <- nil
+		return
+	}
+	r.commits.Go(func() { checked <- check(r.calls) })
 }
 
 // takeBack takes back what a fold that has failed did, once all before it is committed. When a message has failed, those of the

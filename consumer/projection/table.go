@@ -66,6 +66,9 @@ type Table[S any] struct {
 	fresh bool                // nothing is committed yet: whatever stands there is of another one
 	made  bool                // and gives way with what is folded
 
+	looked bool          // whether the state is there, for the last fold
+	stored codec.Message // the last state that was stored
+
 	batches, done int // that were folded, and of these committed
 }
 
@@ -109,8 +112,17 @@ type tableSink[S any] struct{ t *Table[S] }
 
 func (s tableSink[S]) begin(ctx context.Context, _ uint64, checkpoint codec.EntryID) error {
 	s.forget()
-	s.t.fresh = checkpoint.IsZero()
+	if s.t.fresh = checkpoint.IsZero(); s.t.fresh {
+		return nil
+	}
 	return s.load(ctx, nil)
+}
+
+func (s tableSink[S]) check() func(ctx context.Context) error {
+	if s.t.fresh || s.t.looked {
+		return nil
+	}
+	return func(ctx context.Context) error { return s.load(ctx, nil) }
 }
 
 func (s tableSink[S]) forget() {
@@ -136,7 +148,7 @@ func (s tableSink[S]) committed() {
 
 func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) {
 	t := s.t
-	t.of, t.batches = t.of[:0], t.batches+1
+	t.of, t.batches, t.looked = t.of[:0], t.batches+1, false
 	var missing []*cell[S]
 	for i := range b.deliveries {
 		key, err := t.key(&b.deliveries[i])
@@ -152,8 +164,11 @@ func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) 
 			c.batch = t.batches
 		}
 	}
-	if err = s.load(ctx, missing); err != nil {
-		return w, err
+	if len(missing) > 0 && !t.fresh {
+		if err = s.load(ctx, missing); err != nil {
+			return w, err
+		}
+		t.looked = true
 	}
 	for i, c := range t.of {
 		if c == nil {
@@ -175,8 +190,9 @@ func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) 
 		}
 	}
 	w.after = b.after[:0]
+	var text strings.Builder
 	for _, c := range t.dirty {
-		if err := t.store(&w, c); err != nil {
+		if err := t.store(&w, c, &text); err != nil {
 			return w, &foldError{t.lastOf(c), err}
 		}
 		c.dirty = false
@@ -208,9 +224,6 @@ func (t *Table[S]) lastOf(c *cell[S]) int {
 // load reads the states of cells, and looks whether the state is there at all.
 func (s tableSink[S]) load(ctx context.Context, cells []*cell[S]) error {
 	t := s.t
-	if t.fresh {
-		return nil
-	}
 	keys := make([]string, 0, len(cells)+1)
 	for _, c := range cells {
 		keys = append(keys, c.key)
@@ -264,8 +277,8 @@ func caught(err *error) {
 	}
 }
 
-// store adds the outputs of a cell.
-func (t *Table[S]) store(w *writes, c *cell[S]) (err error) {
+// store adds the outputs of a cell, whose text lies behind those of others.
+func (t *Table[S]) store(w *writes, c *cell[S], text *strings.Builder) (err error) {
 	defer caught(&err)
 	state, key := t.State(), c.key
 	if !c.there {
@@ -275,11 +288,14 @@ func (t *Table[S]) store(w *writes, c *cell[S]) (err error) {
 		}
 		return nil
 	}
-	var m codec.Message
-	if err := t.cfg.Codec.Encode(&m, c.value); err != nil {
+	m := &t.stored
+	*m = codec.Message{}
+	if err := t.cfg.Codec.Encode(m, c.value); err != nil {
 		return err
 	}
-	w.after = append(w.after, tier.HashSet(state, key, string(m.Data)))
+	at := text.Len()
+	text.Write(m.Data)
+	w.after = append(w.after, tier.HashSet(state, key, text.String()[at:]))
 	if t.cfg.Rank == nil {
 		return nil
 	}

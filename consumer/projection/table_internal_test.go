@@ -21,7 +21,8 @@ func TestAFoldInMemoryAsksNobody(t *testing.T) {
 	require.NoError(t, s.begin(t.Context(), 1, codec.EntryID{}))
 	for round, looks := range []bool{false, true, true} {
 		w, err := s.fold(t.Context(), &batch{deliveries: []consumer.Delivery{
-			{Record: codec.Record{Message: codec.Message{Key: "a"}}}, {Record: codec.Record{Message: codec.Message{Key: "b"}}},
+			{Record: codec.Record{Message: codec.Message{Key: "a"}}},
+			{Record: codec.Record{Message: codec.Message{Key: "b"}}},
 			{Record: codec.Record{Message: codec.Message{Key: "a"}}},
 		}})
 		require.NoError(t, err)

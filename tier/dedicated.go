@@ -67,6 +67,14 @@ func (d *dedicated) current() {
 	}
 }
 
+// left is the error of a call whose server has answered when the client had left it already: what it took may be lost with it.
+func (d *dedicated) left() error {
+	if d.at != primary(d.client.pipe) {
+		return errSwitched
+	}
+	return nil
+}
+
 func (d *dedicated) drop() {
 	if d.conn != nil {
 		d.conn.Close()

@@ -177,6 +177,7 @@ func unreachable(op, key string, err error) error {
 
 // refused is the error of a command that a server refused with a text.
 func refused(op, key, text string) error {
+	text = strings.TrimPrefix(text, "ERR ") // as the client library has it
 	e := &Error{Op: op, Key: key, Class: classOfText(text), Err: errors.New(text)}
 	if e.Class == ErrPermission {
 		e.Err = permissionError(e.Err)

@@ -54,6 +54,9 @@ func (l *Line) run(ctx context.Context, call Call) (reply any, err error) {
 		return nil, nil
 	}
 	if reply, err = l.ask(ctx, call); err == nil {
+		err = l.left()
+	}
+	if err == nil {
 		l.rest()
 		return reply, nil
 	}

@@ -2,6 +2,7 @@ package tier_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,28 @@ func TestLineCancelled(t *testing.T) {
 	require.Equal(t, "x", texts[0])
 }
 
+// TestLineHangs: who has no deadline of its own does not wait longer than a call may take.
+func TestLineHangs(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey)
+	f := setUp(t, s)
+	c, err := tier.Dial(t.Context(), s.URL(), tier.Options{CallTimeout: 200 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	l := newLined(t, f, c)
+	l.up("1")
+	l.line.Always()
+	l.up("2")
+	require.True(t, l.line.Connected())
+	f.text("CLIENT", "PAUSE", "60000", "WRITE")
+	defer f.text("CLIENT", "UNPAUSE")
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	_, err = l.texts(ctx, "x")
+	require.ErrorIs(t, err, tier.ErrTimeout)
+	require.NoError(t, ctx.Err())
+}
+
 // TestLineClosed: a call that is under way ends with the client, and none is made after it.
 func TestLineClosed(t *testing.T) {
 	t.Parallel()
@@ -190,4 +213,85 @@ func TestLineNotAllowed(t *testing.T) {
 	attempts := proxy.Attempts()
 	l.up("3")
 	require.Equal(t, attempts, proxy.Attempts())
+}
+
+// TestLineClasses: a refusal has the class that it has by the client, also one whose text has no code of its own.
+func TestLineClasses(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	l := newLined(t, f, f.client)
+	refusing := tier.NewScript("refusing", "#!lua\nreturn redis.error_reply(ARGV[1])")
+	for text, class := range map[string]*tier.Class{
+		"ERR Script attempted to access a non local key in a cluster node":               tier.ErrCutShort,
+		"ERR The user executing the script can't run this command or subcommand":         tier.ErrPermission,
+		"ERR ACL failure in script: User u has no permissions to run the 'xadd' command": tier.ErrPermission,
+		"ERR max number of clients reached":                                              tier.ErrCrowded,
+		"ERR it is something else":                                                       tier.ErrServer,
+		"LOADING the data":                                                               tier.ErrLoading,
+	} {
+		call := tier.Call{Script: refusing, Keys: []string{l.count}, Args: []string{text}}
+		_, err := f.client.Run(l.ctx, call)
+		require.Equal(t, class, tier.Classify(err), text)
+		l.line.Always()
+		_, said := l.line.Texts(l.ctx, call, 1)
+		require.Equal(t, class, tier.Classify(said), text)
+		require.Equal(t, err.Error(), said.Error())
+	}
+}
+
+// TestLineGivenUp: a primary that hangs, and goes on when another has taken its place, does not answer for it: what it takes then is
+// lost when it follows the other. Nor does one in a transaction.
+func TestLineGivenUp(t *testing.T) {
+	t.Parallel()
+	s := tiertest.NewSentinel(t, tiertest.Valkey)
+	f := setUpThrough(t, s.Primary, s)
+	l, watched := newLined(t, f, f.client), f.client.Transaction()
+	l.up("1")
+	l.line.Always()
+	l.up("2")
+	_, err := watched.Open(l.ctx, []string{l.other})
+	require.NoError(t, err)
+	s.WaitSynced(t)
+	f.text("CLIENT", "PAUSE", "60000", "WRITE")
+	ended := make(chan error, 2)
+	go func() { _, err := l.texts(l.ctx, "lost"); ended <- err }()
+	go func() {
+		_, _, err := watched.Exec(l.ctx, func(conn *tier.Conn) int {
+			conn.Send(tier.AppendCommand(nil, "SET", l.other, "lost"))
+			return 1
+		}, func() {}, func(conn *tier.Conn, _ int) error { _, err := conn.Skip(); return err })
+		ended <- err
+	}()
+	tiertest.Eventually(t, soon, func() (bool, string) {
+		return strings.Contains(f.text("INFO", "clients"), "blocked_clients:2"), "they do not wait"
+	})
+	s.Failover(t)
+	tiertest.Eventually(t, soon, func() (bool, string) {
+		return f.client.Nodes()[0].Addr == s.Replica.Addr(), "the client is at the one before"
+	})
+	f.text("CLIENT", "UNPAUSE")
+	for range 2 {
+		err := <-ended
+		require.True(t, tier.OutcomeUnknown(err), "%v", err)
+		require.ErrorIs(t, err, tier.ErrNetwork)
+	}
+	l.up("3")
+}
+
+// TestLineSwitched: between two calls sentinels have named another primary: the one before, which takes writes for a while more, is not asked.
+func TestLineSwitched(t *testing.T) {
+	t.Parallel()
+	s := tiertest.NewSentinel(t, tiertest.Valkey)
+	f := setUpThrough(t, s.Primary, s)
+	l := newLined(t, f, f.client)
+	l.up("1")
+	l.line.Always()
+	l.up("2")
+	s.WaitSynced(t)
+	s.Failover(t)
+	tiertest.Eventually(t, soon, func() (bool, string) {
+		return f.client.Nodes()[0].Addr == s.Replica.Addr(), "the client is at the one before"
+	})
+	l.up("3")
+	require.Equal(t, "2", f.text("GET", l.count), "of the one before")
 }

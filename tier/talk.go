@@ -86,7 +86,7 @@ func (t *talk) read() (reply string, absent bool, refusal string, err error) {
 	case '+':
 		return rest, false, "", nil
 	case '-':
-		return "", false, strings.TrimPrefix(rest, "ERR "), nil
+		return "", false, rest, nil
 	case '$':
 		n, err := strconv.Atoi(rest)
 		if n < 0 || err != nil || n > maxReply {

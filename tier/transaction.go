@@ -93,6 +93,9 @@ func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile
 	if err == nil {
 		ran, err = t.replies(n, read)
 	}
+	if err == nil && ran {
+		err = t.left()
+	}
 	if isRefusal(err) { // all are refused, which a script will explain
 		return nil, false, nil
 	}

@@ -358,6 +358,32 @@ func TestDirectPacksBegin(t *testing.T) {
 	require.Positive(t, f.calls("exec"))
 }
 
+// TestDirectPacksRoll: whichever pack of a call takes a millisecond's last sequence, or would need one more, the ids in the log are the
+// receipt's, and nothing had to be taken out.
+func TestDirectPacksRoll(t *testing.T) {
+	for name, before := range map[string]int{"first": directPack, "second": 2 * directPack, "last": 2*directPack + 20} {
+		for more := range 2 {
+			t.Run(fmt.Sprintf("%s, %d more", name, more), func(t *testing.T) {
+				t.Parallel()
+				f := setUp(t, tiertest.Private(t, tiertest.Valkey))
+				d := &direct{fixture: f, w: f.writer(stream.WriterConfig{Pack: directPack})}
+				d.append(1)
+				d.append(100)
+				d.do("XSETID", d.log(), fmt.Sprintf("%d-%d", d.now().Add(time.Hour).UnixMilli(), codec.MaxSeq-5-before+more))
+				d.append(5) // by a script, which goes above that
+				transactions := d.transactions()
+				for range 2 {
+					d.append(2*directPack + 20)
+				}
+				d.whole()
+				require.Equal(t, transactions+2, d.transactions())
+				last := d.all()[106+before-1].Addr.Seq
+				require.EqualValues(t, []int{codec.MaxSeq, (before - 1) % directPack}[more], last)
+			})
+		}
+	}
+}
+
 // TestDirectInParts: what waits does not go at once, but as much at a time as a server's CPU has at hand.
 func TestDirectInParts(t *testing.T) {
 	t.Parallel()

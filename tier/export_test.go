@@ -71,6 +71,14 @@ func (l *Line) Always() {
 	l.often, l.pauses, l.last, l.until = time.Hour, 0, time.Now(), time.Time{}
 }
 
+// Unused has it be time for the line to look whether its connection was used, which it was not for as long as it is kept.
+func (l *Line) Unused() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = l.used.Add(-dedicatedIdle)
+	l.idle.Reset(0)
+}
+
 // Connected tells whether the line has a connection of its own.
 func (l *Line) Connected() bool {
 	l.mu.Lock()

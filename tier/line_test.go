@@ -103,6 +103,27 @@ func TestLineRests(t *testing.T) {
 	require.False(t, l.line.Connected())
 }
 
+// TestLineUnused: a connection that is not used for a while is given up, and there is one again for who calls often again.
+func TestLineUnused(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Shared(t, tiertest.Valkey)
+	proxy := tiertest.NewProxy(t, s)
+	f := setUpThrough(t, s, proxy)
+	l := newLined(t, f, f.client)
+	l.up("1")
+	l.line.Always()
+	before := proxy.Connections()
+	for _, counts := range [][]string{{"2", "3"}, {"4", "5"}} {
+		l.up(counts[0])
+		l.up(counts[1])
+		require.True(t, l.line.Connected())
+		l.line.Unused()
+		tiertest.Eventually(t, soon, func() (bool, string) {
+			return !l.line.Connected() && proxy.Connections() == before, "it is kept"
+		})
+	}
+}
+
 // TestLineLost: of a call whose reply was lost, or that was, the outcome is unknown, and the next one is answered what is its own.
 func TestLineLost(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -294,4 +315,20 @@ func TestLineSwitched(t *testing.T) {
 	})
 	l.up("3")
 	require.Equal(t, "2", f.text("GET", l.count), "of the one before")
+}
+
+// TestLineMoved: a line whose slot has moved away goes on at the node that has it.
+func TestLineMoved(t *testing.T) {
+	t.Parallel()
+	cluster := tiertest.NewCluster(t, tiertest.Valkey)
+	l := newLined(t, &fixture{t: t, ctx: testContext(t)}, tiertest.Dial(t, cluster))
+	l.up("1")
+	l.line.Always()
+	l.up("2")
+	require.True(t, l.line.Connected())
+	to := cluster.Move(t, l.count, func() {})
+	l.up("3")
+	l.up("4")
+	require.True(t, l.line.Connected())
+	require.Equal(t, "4", text(t, to, "GET", l.count))
 }

@@ -361,7 +361,7 @@ func TestDirectPacksBegin(t *testing.T) {
 // TestDirectPacksRoll: whichever pack of a call takes a millisecond's last sequence, or would need one more, the ids in the log are the
 // receipt's, and nothing had to be taken out.
 func TestDirectPacksRoll(t *testing.T) {
-	for name, before := range map[string]int{"first": directPack, "second": 2 * directPack, "last": 2*directPack + 20} {
+	for name, before := range map[string]int{"first": directPack, "second": 2 * directPack, "last": 2*directPack + 20, "last, of one": 2*directPack + 1} {
 		for more := range 2 {
 			t.Run(fmt.Sprintf("%s, %d more", name, more), func(t *testing.T) {
 				t.Parallel()
@@ -373,7 +373,7 @@ func TestDirectPacksRoll(t *testing.T) {
 				d.append(5) // by a script, which goes above that
 				transactions := d.transactions()
 				for range 2 {
-					d.append(2*directPack + 20)
+					d.append(max(before, 2*directPack+1))
 				}
 				d.whole()
 				require.Equal(t, transactions+2, d.transactions())

@@ -188,3 +188,18 @@ func TestEnqueueNotAllowed(t *testing.T) {
 	require.ErrorIs(t, err, tier.ErrPermission)
 	require.Equal(t, "1", f.text("XLEN", f.queue.LaneKey("a")))
 }
+
+// TestEnqueueAnsweredAgain: of a call whose reply was lost the next sending is answered what the first was, also of plain jobs for a lane that has some.
+func TestEnqueueAnsweredAgain(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	there := f.enqueue("a", "a")[0]
+	f.enqueue("a")
+	id := f.minted()
+	proxy.DropReplies(1, func(cmd []string) bool { return cmd[0] == "EVALSHA" })
+	receipts, err := f.jobs.EnqueueMany(f.ctx, []queue.Job{{Lane: "a", ID: there}, {Lane: "a", ID: id}})
+	require.NoError(t, err)
+	require.Equal(t, 1, proxy.Dropped())
+	require.ErrorIs(t, receipts[0].Err, queue.ErrDuplicate)
+	require.NoError(t, receipts[1].Err)
+}

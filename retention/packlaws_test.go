@@ -51,19 +51,26 @@ type twin struct {
 // running is what goes on until it is stopped.
 type running struct {
 	cancel func()
-	ended  chan error
+	ended  chan struct{}
+	err    error
 }
 
-func runs(run func(context.Context) error) *running {
+func runs(t testing.TB, run func(context.Context) error) *running {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{cancel, make(chan error, 1)}
-	go func() { r.ended <- run(ctx) }()
+	r := &running{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		if r.err = run(ctx); r.err != nil {
+			t.Log(r.err) // what cannot be reproduced is not told otherwise
+		}
+	}()
 	return r
 }
 
 func (r *running) stop(t require.TestingT) {
 	r.cancel()
-	require.NoError(t, <-r.ended)
+	<-r.ended
+	require.NoError(t, r.err)
 }
 
 func newTwin(s *stage, name string, pack int, compression codec.Compression) *twin {
@@ -96,7 +103,7 @@ func (w *twin) begins() {
 		Concurrency: 4, MaxInFlight: 16, Order: consumer.ByKey, Backoff: time.Millisecond, MaxBackoff: time.Millisecond,
 	})
 	require.NoError(w.t, err)
-	w.consumer = runs(c.Run)
+	w.consumer = runs(w.t, c.Run)
 }
 
 func (w *twin) handle(_ context.Context, d *consumer.Delivery) error {
@@ -131,7 +138,7 @@ func (w *twin) projects(table string) *running {
 		Fold:   func(c chain, d *consumer.Delivery) (chain, error) { return c.with(d.Data), nil },
 	})
 	require.NoError(w.t, err)
-	return runs(p.Run)
+	return runs(w.t, p.Run)
 }
 
 // folded waits until a table is what it should be.
@@ -441,7 +448,7 @@ func keepEveryLaw(t *rapid.T, s *stage, pack int, trimmed, lost *atomic.Int64) {
 		twins: []*twin{newTwin(s, "plain", 1, codec.NoCompression), newTwin(s, "packed", pack, compression)},
 	}
 	for _, w := range l.twins {
-		publisher := runs(w.writer.Run)
+		publisher := runs(w.t, w.writer.Run)
 		<-w.writer.Ready()
 		w.begins()
 		w.table = w.projects("table")

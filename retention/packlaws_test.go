@@ -97,13 +97,17 @@ func newTwin(s *stage, name string, pack int, compression codec.Compression) *tw
 	return w
 }
 
-// begins begins to handle what the stream has.
+// begins begins to handle what the stream has. Who stops a consumer that has not joined hears what Join answered last.
 func (w *twin) begins() {
 	c, err := consumer.New(consumer.Group(w.group), w.handle, consumer.Config{
 		Concurrency: 4, MaxInFlight: 16, Order: consumer.ByKey, Backoff: time.Millisecond, MaxBackoff: time.Millisecond,
 	})
 	require.NoError(w.t, err)
 	w.consumer = runs(w.t, c.Run)
+	select {
+	case <-c.Ready():
+	case <-w.consumer.ended: // who stops it hears why
+	}
 }
 
 func (w *twin) handle(_ context.Context, d *consumer.Delivery) error {

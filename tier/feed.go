@@ -217,7 +217,7 @@ func (f *Feed) end(err error) (more bool) {
 }
 
 func (f *Feed) connect(ctx context.Context) bool {
-	nodes := f.client.Nodes()
+	at, nodes := primary(f.client.pipe), f.client.Nodes()
 	if len(nodes) == 0 {
 		return false
 	}
@@ -235,8 +235,7 @@ func (f *Feed) connect(ctx context.Context) bool {
 		conn.Close()
 		return false
 	}
-	f.at = primary(f.client.pipe)
-	f.conn, f.in = conn, bufio.NewReaderSize(conn, feedBuffer)
+	f.at, f.conn, f.in = at, conn, bufio.NewReaderSize(conn, feedBuffer)
 	f.client.dedicated.Store(f, true)
 	return true
 }

@@ -62,8 +62,10 @@ func (l *Line) run(ctx context.Context, call Call) (reply any, err error) {
 	}
 	l.hangUp()
 	switch err = l.failed(ctx, call.Script.Name, call.Keys[0], err); Classify(err) {
-	case ErrNoScript, ErrMoved, ErrWrongType: // the client sends it, finds the node, or names the key
+	case ErrNoScript, ErrMoved: // the client sends it, or finds the node
 		return nil, nil
+	case ErrWrongType: // what was written before is not written again
+		l.client.nameWrongKey(ctx, call, err)
 	}
 	return nil, err
 }

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -124,6 +125,40 @@ func TestListingAfterARestart(t *testing.T) {
 			require.Equal(t, 3, n)
 			require.Zero(t, listed().Pending)
 		})
+	}
+}
+
+// TestGroupsCountWhatFails: an entry that fails and comes again, over and over, is pending or parked whenever a group is looked at: who waits
+// until nothing is does not end before it.
+func TestGroupsCountWhatFails(t *testing.T) {
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	f.append(f.writer(stream.WriterConfig{}), 1)
+	m := f.join(f.group("g", stream.Head(), time.Minute))
+	leased := f.read(m, 1)
+	looks, looked := 400, make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < looks && err == nil; i++ {
+			var list []stream.GroupInfo
+			if list, err = stream.Groups(f.ctx, f.client, f.address); err == nil && list[0].Pending+list[0].Parked == 0 {
+				err = fmt.Errorf("look %d: nothing is pending or parked", i)
+			}
+		}
+		looked <- err
+	}()
+	for {
+		select {
+		case err := <-looked:
+			require.NoError(t, err)
+			return
+		default:
+		}
+		for _, l := range leased {
+			require.NoError(t, m.Commit(f.ctx, []tier.Ending{{Entry: l.Entry, Deliveries: l.Deliveries, Open: []tier.Open{{Attempt: 1}}}}))
+		}
+		taken, err := m.Due(f.ctx, 1)
+		require.NoError(t, err)
+		leased = taken.Leased
 	}
 }
 

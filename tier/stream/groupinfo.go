@@ -140,7 +140,7 @@ func (p *place) askGroups(ctx context.Context, groups []GroupInfo, now time.Time
 		letters.Keys = append(letters.Keys, p.addr.DeadKey(g.Name))
 		retry := p.addr.RetryKey(g.Name)
 		cmds = append(cmds,
-			b().Xpending().Key(key).Group(g.Name).Start("-").End("+").Count(1).Build(),
+			b().Xpending().Key(key).Group(g.Name).Build(), // beside what is parked: an entry goes from one to the other
 			b().Hmget().Key(p.addr.GroupKey(g.Name)).Field(tier.LeaseField, tier.StartField, tier.PausedField).Build(),
 			b().Xlen().Key(p.addr.DeadKey(g.Name)).Build(),
 			b().Zcard().Key(retry).Build(),
@@ -191,11 +191,9 @@ func (p *place) idsOf(ctx context.Context, call tier.Call, n int) ([]codec.Entry
 
 // take reads the answers to the questions about a group.
 func (g *GroupInfo) take(answers []rueidis.RedisResult, now time.Time) (err error) {
-	if rows, err := answers[0].ToArray(); err == nil && len(rows) > 0 {
-		if row, err := rows[0].ToArray(); err == nil && len(row) > 0 {
-			g.OldestPending = entryID(row[0])
-			g.OldestPendingAge = age(g.OldestPending, now)
-		}
+	if row, err := answers[0].ToArray(); err == nil && len(row) > 1 {
+		g.Pending, g.OldestPending = number(row[0]), entryID(row[1])
+		g.OldestPendingAge = age(g.OldestPending, now)
 	}
 	if hash, err := answers[1].AsStrSlice(); err == nil && len(hash) == 3 {
 		ms, _ := strconv.ParseInt(hash[0], 10, 64)

@@ -12,7 +12,7 @@ local last, size, ends = ARGV[1], ARGV[2], ARGV[3]
 
 local held = redis.call('GET', producer) or ''
 local ms, base = string.match(held, '^[^@]*@(%d+) (%-?%d+) ')
-if not ms then return 0 end
+if not ms or size == '0' then return 0 end -- who asks whether the script is known has no pack
 local seq = base + last
 if seq <= 4095 and not ends and not redis.pcall('XSETID', log, ms .. '-' .. seq - 1).err then return 1 end -- as most are
 

@@ -35,6 +35,14 @@ return {ARGV[1], tostring(redis.call('INCR', KEYS[1]))}`), Keys: []string{l.coun
 	return l
 }
 
+// newLinedThrough makes one whose connections go through a proxy.
+func newLinedThrough(t *testing.T) (*lined, *tiertest.Proxy) {
+	s := tiertest.Shared(t, tiertest.Valkey)
+	proxy := tiertest.NewProxy(t, s)
+	f := setUpThrough(t, s, proxy)
+	return newLined(t, f, f.client), proxy
+}
+
 func (l *lined) texts(ctx context.Context, word string) ([]string, error) {
 	call := l.call
 	call.Args = []string{word}
@@ -86,10 +94,7 @@ func TestLine(t *testing.T) {
 // TestLineRests: it is not used for a while after a failure, nor when it is called rarely.
 func TestLineRests(t *testing.T) {
 	t.Parallel()
-	s := tiertest.Shared(t, tiertest.Valkey)
-	proxy := tiertest.NewProxy(t, s)
-	f := setUpThrough(t, s, proxy)
-	l := newLined(t, f, f.client)
+	l, _ := newLinedThrough(t)
 	l.up("1")
 	tiertest.Eventually(t, soon, func() (bool, string) {
 		_, err := l.texts(l.ctx, "x")
@@ -106,10 +111,7 @@ func TestLineRests(t *testing.T) {
 // TestLineUnused: a connection that is not used for a while is given up, and there is one again for who calls often again.
 func TestLineUnused(t *testing.T) {
 	t.Parallel()
-	s := tiertest.Shared(t, tiertest.Valkey)
-	proxy := tiertest.NewProxy(t, s)
-	f := setUpThrough(t, s, proxy)
-	l := newLined(t, f, f.client)
+	l, proxy := newLinedThrough(t)
 	l.up("1")
 	l.line.Always()
 	before := proxy.Connections()
@@ -135,10 +137,7 @@ func TestLineLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := tiertest.Shared(t, tiertest.Valkey)
-			proxy := tiertest.NewProxy(t, s)
-			f := setUpThrough(t, s, proxy)
-			l := newLined(t, f, f.client)
+			l, proxy := newLinedThrough(t)
 			l.up("1")
 			l.line.Always()
 			c.lose(proxy, 1, func(cmd []string) bool { return cmd[0] == "EVALSHA" })

@@ -109,12 +109,12 @@ type lines struct {
 }
 
 // mostDigits are those of a number that is believed here.
-const mostDigits = 8
+const mostDigits = 9
 
 // number is that of a line behind a mark.
 func (l *lines) number(mark byte) (n int) {
 	if l.at < len(l.b) && l.b[l.at] == mark {
-		for i, c := range l.b[l.at+1 : min(len(l.b), l.at+mostDigits+3)] {
+		for i, c := range l.b[l.at+1 : min(len(l.b), l.at+mostDigits+2)] {
 			if digit := c - '0'; digit <= 9 {
 				n = n*10 + int(digit)
 				continue

@@ -17,9 +17,6 @@ type sink interface {
 	// fold folds a batch, and says what is to be written with its commit, in memory that is good until the batch is used again. The
 	// batch before it may not be committed yet. A *foldError tells which message failed.
 	fold(ctx context.Context, b *batch) (writes, error)
-	// check is called after a fold, and gives what looks whether the state is there, while the commit before is under way: what that fails
-	// with is a failure of the fold, and the batch is not committed. Nil: there is nothing to look at.
-	check() func(ctx context.Context) error
 	// committed is called when the first batch that was folded and is not committed is. forget takes back all of those, which may
 	// be folded again, and what a fold did that has failed; the commit of none is under way.
 	committed()
@@ -30,6 +27,9 @@ type sink interface {
 type writes struct {
 	before, after []tier.Output
 	dead          []MessageError
+	// look looks whether the state is there, while the commit before is under way: what it fails with is a failure of the fold, and the
+	// batch is not committed. Nil: there is nothing to look at.
+	look func(ctx context.Context) error
 }
 
 // batch is what is folded and committed at once: whole entries.
@@ -41,7 +41,7 @@ type batch struct {
 
 	writes     writes
 	err        error         // of the fold
-	checked    chan error    // what the sink's check of it says
+	looked     chan error    // what the look of its writes says; nil: there is none
 	commitment *commitment   // of one that did not fail
 	after      []tier.Output // memory of writes
 }

@@ -99,7 +99,5 @@ func (s processSink) handle(ctx context.Context, b *batch) (e Effects, err error
 	return s.Handle(ctx, b.deliveries)
 }
 
-func (s processSink) check() func(context.Context) error { return nil }
-
 func (s processSink) committed() { s.Committed() }
 func (s processSink) forget()    { s.Forget() }

@@ -108,11 +108,12 @@ func (r *run) step(ctx context.Context) error {
 			r.log.Info("projection is folded here", slog.Uint64("epoch", epoch), slog.String("checkpoint", checkpoint.String()))
 		}
 		return err
-	case r.sent == nil && r.next != nil && r.next.err != nil:
-		return r.takeBack(ctx)
 	case r.sent == nil && r.next != nil:
-		if r.next.err = <-r.next.checked; r.next.err != nil {
-			return nil
+		if r.next.err == nil && r.next.looked != nil {
+			r.next.err = <-r.next.looked
+		}
+		if r.next.err != nil {
+			return r.takeBack(ctx)
 		}
 		r.sent, r.next = r.next, nil
 		r.commit()
@@ -251,7 +252,7 @@ func (r *run) fold(ctx context.Context) error {
 	r.next, r.upTo = b, 0
 	switch {
 	case b.err == nil:
-		r.check(b)
+		r.look(b)
 		b.commitment = commitmentOf(entries[:n], b)
 	case r.sent == nil:
 		return r.takeBack(ctx)
@@ -259,17 +260,16 @@ func (r *run) fold(ctx context.Context) error {
 	return nil
 }
 
-// check begins to look whether the state is there: the commit of the batch waits for the answer, and not its fold, since the server
+// look begins to look whether the state is there: the commit of the batch waits for the answer, and not its fold, since the server
 // gives it behind the commit before.
-func (r *run) check(b *batch) {
-	checked := make(chan error, 1)
-	b.checked = checked
-	check := r.sink.check()
-	if check == nil {
-		checked <- nil
+func (r *run) look(b *batch) {
+	look := b.writes.look
+	if b.looked = nil; look == nil {
 		return
 	}
-	r.commits.Go(func() { checked <- check(r.calls) })
+	looked := make(chan error, 1)
+	b.looked = looked
+	r.commits.Go(func() { looked <- look(r.calls) })
 }
 
 // takeBack takes back what a fold that has failed did, once all before it is committed. When a message has failed, those of the

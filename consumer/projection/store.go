@@ -82,6 +82,5 @@ func (s *storeSink) fold(ctx context.Context, b *batch) (writes, error) {
 	return writes{}, failed(err)
 }
 
-func (s *storeSink) check() func(context.Context) error { return nil }
-func (s *storeSink) committed()                         {}
-func (s *storeSink) forget()                            {}
+func (s *storeSink) committed() {}
+func (s *storeSink) forget()    {}

@@ -66,8 +66,7 @@ type Table[S any] struct {
 	fresh bool                // nothing is committed yet: whatever stands there is of another one
 	made  bool                // and gives way with what is folded
 
-	looked bool          // whether the state is there, for the last fold
-	stored codec.Message // the last state that was stored
+	stored codec.Message // memory of a state that is stored
 
 	batches, done int // that were folded, and of these committed
 }
@@ -118,13 +117,6 @@ func (s tableSink[S]) begin(ctx context.Context, _ uint64, checkpoint codec.Entr
 	return s.load(ctx, nil)
 }
 
-func (s tableSink[S]) check() func(ctx context.Context) error {
-	if s.t.fresh || s.t.looked {
-		return nil
-	}
-	return func(ctx context.Context) error { return s.load(ctx, nil) }
-}
-
 func (s tableSink[S]) forget() {
 	s.t.cells, s.t.spare, s.t.dirty, s.t.made = map[string]*cell[S]{}, nil, nil, false
 	s.t.batches, s.t.done = 0, 0
@@ -148,7 +140,7 @@ func (s tableSink[S]) committed() {
 
 func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) {
 	t := s.t
-	t.of, t.batches, t.looked = t.of[:0], t.batches+1, false
+	t.of, t.batches = t.of[:0], t.batches+1
 	var missing []*cell[S]
 	for i := range b.deliveries {
 		key, err := t.key(&b.deliveries[i])
@@ -164,11 +156,14 @@ func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) 
 			c.batch = t.batches
 		}
 	}
-	if len(missing) > 0 && !t.fresh {
+	switch {
+	case t.fresh: // a state that is not made yet cannot be lost
+	case len(missing) > 0:
 		if err = s.load(ctx, missing); err != nil {
 			return w, err
 		}
-		t.looked = true
+	default:
+		w.look = func(ctx context.Context) error { return s.load(ctx, nil) }
 	}
 	for i, c := range t.of {
 		if c == nil {

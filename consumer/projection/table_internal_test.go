@@ -26,7 +26,7 @@ func TestAFoldInMemoryAsksNobody(t *testing.T) {
 			{Record: codec.Record{Message: codec.Message{Key: "a"}}},
 		}})
 		require.NoError(t, err)
-		require.Equal(t, looks, s.check() != nil, "a state that is not made yet cannot be lost")
+		require.Equal(t, looks, w.look != nil, "a state that is not made yet cannot be lost")
 		require.Len(t, w.after, 2)
 		require.Equal(t, []string{string(rune(2 * (round + 1))), string(rune(round + 1))}, []string{w.after[0].Value, w.after[1].Value})
 		s.committed()

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -21,8 +20,7 @@ func (r *Reader) After(ctx context.Context, id codec.EntryID) (entries []codec.E
 		return nil, err
 	}
 	if !id.IsZero() && id.Compare(all.Gone) < 0 {
-		first, err := r.first(ctx, &all)
-		return nil, cmp.Or(err, error(&stream.GapError{Stream: r.address.String(), From: id.Next(), First: first}))
+		return nil, r.gapAfter(id, r.trimmed(ctx, &all))
 	}
 	for i := range all.List {
 		s := &all.List[i]
@@ -33,16 +31,21 @@ func (r *Reader) After(ctx context.Context, id codec.EntryID) (entries []codec.E
 			return nil, err
 		}
 		if entries, err = r.group(ctx, s, id); err != nil {
-			if trimmed, ok := errors.AsType[*stream.TrimmedError](r.expired(ctx, s, err)); ok {
-				err = &stream.GapError{Stream: r.address.String(), From: id.Next(), First: trimmed.First}
-			}
-			return nil, err
+			return nil, r.gapAfter(id, r.expired(ctx, s, err))
 		}
 		if len(entries) > 0 {
 			return entries, nil
 		}
 	}
 	return nil, nil
+}
+
+// gapAfter is the error of who wants what comes after an entry, when the archive's max age has taken that.
+func (r *Reader) gapAfter(id codec.EntryID, err error) error {
+	if trimmed, ok := errors.AsType[*stream.TrimmedError](err); ok {
+		return &stream.GapError{Stream: r.address.String(), From: id.Next(), First: trimmed.First}
+	}
+	return err
 }
 
 // Whole is an entry as it was in the log, and what its ids were derived from.

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,16 +154,14 @@ func (r *Reader) expired(ctx context.Context, s *Segment, err error) error {
 
 // trimmed is the error of who wants what the archive's max age has taken.
 func (r *Reader) trimmed(ctx context.Context, all *Segments) error {
-	first, err := r.first(ctx, all)
-	return cmp.Or(err, error(&stream.TrimmedError{Stream: r.address.String(), First: first}))
-}
-
-// first is the address of the first message that there is; zero: none.
-func (r *Reader) first(ctx context.Context, all *Segments) (codec.EntryID, error) {
-	if len(all.List) == 0 {
-		return codec.EntryID{}, nil
+	trimmed := &stream.TrimmedError{Stream: r.address.String()}
+	if len(all.List) > 0 {
+		var err error
+		if trimmed.First, err = r.firstMessage(ctx, &all.List[0], all.List[0].First); err != nil {
+			return err
+		}
 	}
-	return r.firstMessage(ctx, &all.List[0], all.List[0].First)
+	return trimmed
 }
 
 // firstMessage is the address of the first message of a segment from an entry on: that of a pack lies below the entry's.

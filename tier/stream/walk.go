@@ -62,7 +62,7 @@ func newWalk(p *place, from, to codec.EntryID) *walk {
 
 // pages yields the pages up to the end of the walk, each good until the next one, unless they are kept. From the third on each is read
 // while the one before it is taken, over a connection of the walk's own: where there are two there may be many. As soon as a page is here
-// the next is asked for, so that the server works on it while this one waits to be taken, and is.
+// the next is asked for, so that the server works on it meanwhile.
 func (c *walk) pages(ctx context.Context) iter.Seq2[[]codec.Entry, error] {
 	return func(yield func([]codec.Entry, error) bool) {
 		if c.done { // at its first page, which somebody else has read
@@ -133,8 +133,9 @@ func (c *walk) plain(ctx context.Context) ([]codec.Entry, error) {
 		page := &c.memory[c.turn]
 		if c.turn = 1 - c.turn; c.kept {
 			page.Renew()
+		} else {
+			page.Clear()
 		}
-		page.Clear()
 		err := c.feed.Range(ctx, page, c.from.String(), c.to.String(), c.size.count()+1)
 		return page.Entries, err
 	}

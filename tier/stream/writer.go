@@ -203,7 +203,7 @@ func (w *Writer) open(p parcel, n int) (b *batch, first bool) {
 	return b, first
 }
 
-// most is how many messages callers share in a batch that is begun. A producer's first call is a script's, in which packs cost the server three times
+// most is how many messages callers share in a batch that is begun. A writer's first call is a script's, in which packs cost the server three times
 // as much as in a transaction: so that has one, and the others wait for it. The caller holds mu.
 func (w *Writer) most() int {
 	switch {

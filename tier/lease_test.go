@@ -58,6 +58,9 @@ func TestLeaseNode(t *testing.T) {
 				require.NotContains(t, numbers, l.Number())
 				numbers[l.Number()] = l
 				require.True(t, l.Number() >= 512 && l.Number() <= 1023)
+				scope, err := f.client.ScopeOfNode(f.ctx, l.Number())
+				require.NoError(t, err)
+				require.Empty(t, scope)
 				_, limit := f.row(l.Number())
 				require.InDelta(t, before+600_000, limit, 5000)
 				require.Equal(t, limit, l.Mint().Limit())

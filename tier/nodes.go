@@ -88,8 +88,11 @@ func (c *Client) RegisteredNode(ctx context.Context, scope string) (int, error) 
 	return c.number(ctx, NodesKey, ScopeNumberField(scope))
 }
 
-// ScopeOfNode is the scope that holds a node number, empty when none does.
+// ScopeOfNode is the scope that holds a node number, empty when none does: numbers from MaxScopes on are those of processes that mint ids.
 func (c *Client) ScopeOfNode(ctx context.Context, number int) (string, error) {
+	if number >= MaxScopes {
+		return "", nil
+	}
 	m, err := c.Do(ctx, NodesKey, c.B().Hget().Key(NodesKey).Field(NumberField(number)).Build())
 	if err != nil {
 		return "", ignoreNil(err)

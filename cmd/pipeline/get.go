@@ -91,6 +91,9 @@ func streamOf(ctx context.Context, client *tier.Client, id codec.ID) (tier.Addre
 	if err != nil {
 		return tier.Address{}, err
 	}
+	if id.Node() >= tier.MaxScopes {
+		return tier.Address{}, notFound(fmt.Sprintf("%s: its node number %d is that of a process that mints ids, which does not tell where it is: give its address", id, id.Node()))
+	}
 	if scope == "" {
 		return tier.Address{}, notFound(fmt.Sprintf("%s: no scope of this server has node number %d: it is of another server, or give its address", id, id.Node()))
 	}

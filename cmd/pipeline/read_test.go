@@ -217,13 +217,13 @@ func TestGet(t *testing.T) {
 	require.NoError(t, err)
 	next, err := codec.NewID("AAA", parsed.Snowflake()+1)
 	require.NoError(t, err)
-	elsewhere, err := codec.NewIDAt("AAA", parsed.UnixMs(), codec.MaxNode, 0)
+	minted, err := codec.NewIDAt("AAA", parsed.UnixMs(), codec.MaxNode, 0)
 	require.NoError(t, err)
 	for _, tc := range []struct{ args, want string }{
 		{id + " " + s + "/b", "no message with this id: " + id + " is not of " + s + "/b"},
 		{"CCC" + id[3:], "no stream of scope " + s + " has brand CCC"},
 		{next.String(), "no message with this id"},
-		{elsewhere.String(), "no scope of this server has node number 1023"},
+		{minted.String(), "its node number 1023 is that of a process that mints ids"},
 		{"1-0 " + s + "/a", "1-0"},
 		{messages(t, p.ok("range", s+"/a"))[0].Entry + "#1 " + s + "/a", "#1"},
 		{id + " " + s + "/none", "no such stream: append to it first, or check the address (" + s + "/none)"},
@@ -232,6 +232,9 @@ func TestGet(t *testing.T) {
 		require.Equal(t, 3, r.code, "%s: %s", tc.args, r.errOut)
 		require.Contains(t, r.errOut, tc.want)
 	}
+	r := onServer(t, tiertest.Private(t, tiertest.Valkey).URL()).run("get", id)
+	require.Equal(t, 3, r.code)
+	require.Contains(t, r.errOut, fmt.Sprintf("no scope of this server has node number %d", parsed.Node()))
 }
 
 func TestOutputClosed(t *testing.T) {

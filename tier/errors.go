@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -103,9 +104,10 @@ func (e *Error) Unwrap() []error { return []error{e.Class, e.Err} }
 
 // PermissionError is the cause inside an Error of class ErrPermission: what the server's access list lacks.
 type PermissionError struct {
-	Command string // empty when a key was refused
-	Key     string // empty when a command was refused, or the server does not name it
-	Text    string
+	Command  string // empty when a key was refused
+	Key      string // empty when a command was refused, or the server does not name it
+	InScript bool   // a script has met it on its way: what it had written before stays
+	Text     string
 }
 
 func (e *PermissionError) Error() string { return e.Text }
@@ -196,19 +198,21 @@ func classOfText(text string) *Class {
 	if class := byCode[strings.TrimPrefix(code, "-")]; class != nil {
 		return class
 	}
-	for _, front := range permissionInScript {
-		if strings.HasPrefix(text, front) {
-			return ErrPermission
-		}
+	if refusedInScript(text) {
+		return ErrPermission
 	}
 	return ErrServer
+}
+
+func refusedInScript(text string) bool {
+	return slices.ContainsFunc(permissionInScript, func(front string) bool { return strings.HasPrefix(text, front) })
 }
 
 // permissionError takes command or key out of texts such as "User bob has no permissions to run the 'xadd' command" and
 // "User bob has no permissions to access the 'k' key".
 func permissionError(err error) error {
 	text := err.Error()
-	e := &PermissionError{Text: text}
+	e := &PermissionError{InScript: refusedInScript(text), Text: text}
 	if _, rest, ok := strings.Cut(text, " '"); ok { // with a space: not in "can't"
 		name, tail, _ := strings.Cut(rest, "'")
 		if strings.HasPrefix(tail, " key") {

@@ -143,6 +143,10 @@ func (c *Client) serve(ctx context.Context, s *slot, b *batch) *producer {
 	}
 	for try := 1; ; try++ {
 		outcomes, err := c.call(ctx, s, b)
+		if p := (*tier.PermissionError)(nil); errors.As(err, &p) && p.InScript && b.as.number > 1 { // only a producer's first call asks for rights before it writes
+			err = &tier.Error{Op: "enqueue", Key: c.queue.JobsKey(), Class: tier.ErrPartly, Err: err}
+		}
+		b.unknown = b.unknown || tier.OutcomeUnknown(err)
 		switch {
 		case err == nil:
 			b.finish(outcomes, nil)
@@ -152,8 +156,6 @@ func (c *Client) serve(ctx context.Context, s *slot, b *batch) *producer {
 			p.number++
 			b.as = *p
 			continue
-		case tier.OutcomeUnknown(err):
-			b.unknown = true
 		case !repeatable(err):
 			b.finish(nil, b.giveUp(err))
 			return p.after(b, false)

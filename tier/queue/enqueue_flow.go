@@ -85,7 +85,7 @@ func (c *Client) sendFlow(ctx context.Context, first *flowNode) error {
 			return nil
 		}
 		unknown = unknown || tier.OutcomeUnknown(err)
-		if !repeatable(err) && !tier.OutcomeUnknown(err) || ctx.Err() != nil || time.Since(since) > c.cfg.RetryFor {
+		if !repeatable(err) || ctx.Err() != nil || time.Since(since) > c.cfg.RetryFor {
 			return (&batch{unknown: unknown}).giveUp(err)
 		}
 		tier.Pause(ctx, tier.CallDelay(try))

@@ -331,3 +331,19 @@ func TestLineMoved(t *testing.T) {
 	require.True(t, l.line.Connected())
 	require.Equal(t, "4", text(t, to, "GET", l.count))
 }
+
+// TestLineAtRest: on a cluster, a script that runs at rest only is given the key for it over a line, too.
+func TestLineAtRest(t *testing.T) {
+	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
+		f := setUp(t, s)
+		l := newLined(t, f, f.client)
+		l.call.Script = tier.NewScript("keys", "#!lua\n"+tier.AtRestLine+"\nreturn {ARGV[1], tostring(#KEYS)}")
+		want, err := f.client.Run(l.ctx, tier.Call{Script: l.call.Script, Keys: l.call.Keys, Args: []string{"x"}})
+		require.NoError(t, err)
+		keys, err := want.AsStrSlice()
+		require.NoError(t, err)
+		l.line.Always()
+		l.up(keys[1])
+		require.True(t, l.line.Connected())
+	})
+}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +26,8 @@ func TestNext(t *testing.T) {
 	require.Nil(t, c.next(t.Context(), second))
 }
 
-// TestReopen: a batch that was not answered is open again for those who still wait for it; when all have gone meanwhile, it is not sent again.
+// TestReopen: a batch that was not answered is open again for those who still wait for it, and for nobody else, since the server may have had it as it is; when
+// all have gone meanwhile, it is not sent again.
 func TestReopen(t *testing.T) {
 	c, err := NewClient(nil, Config{Queue: "q"})
 	require.NoError(t, err)
@@ -33,13 +35,31 @@ func TestReopen(t *testing.T) {
 	c.join(make([]encoded, 1))
 	ended, cancel := context.WithCancel(t.Context())
 	require.Same(t, b, c.next(ended, b))
+	b.since = time.Now()
 	cancel()
 	for _, open := range [][]*batch{{b}, {}} {
 		require.ErrorIs(t, c.abandon(ended, b), tier.ErrCancelled)
 		c.reopen(b)
 		require.Equal(t, open, c.open)
+		if len(open) > 0 {
+			later, offset := c.join(make([]encoded, 1))
+			require.NotSame(t, b, later)
+			require.Zero(t, offset)
+		}
 		c.open = []*batch{}
 	}
+}
+
+// TestAfter: a producer whose last call is not known to have been taken makes no other.
+func TestAfter(t *testing.T) {
+	p := newProducer()
+	p.number = 1
+	b := &batch{as: *p}
+	require.Same(t, p, p.after(b, true))
+	require.NotEqual(t, p.name, p.after(b, false).name)
+	b.as = *newProducer() // sent by another one first
+	require.Same(t, p, p.after(b, true))
+	require.Same(t, p, p.after(b, false))
 }
 
 // TestAtOnce: a call takes no more jobs, and names no more lanes, than a script can unpack.

@@ -14,6 +14,9 @@ func (m *Member) Lags(d time.Duration) {
 
 // Jump lets the worker's clock run ahead: all that the member remembers of what the server said is old.
 func (m *Member) Jump(d time.Duration) {
+	m.claims.mu.Lock()
+	m.claims.at = m.claims.at.Add(-d)
+	m.claims.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, at := range []*time.Time{&m.known.at, &m.known.due, &m.known.look, &m.swept} {

@@ -179,6 +179,19 @@ func TestShortWayPartly(t *testing.T) {
 	require.Len(t, held, 5)
 }
 
+// TestShortWayLaneGone: a lane that is gone by the time of the claim has nothing to give.
+func TestShortWayLaneGone(t *testing.T) {
+	s := newShort(t, tiertest.Shared(t, tiertest.Valkey))
+	other := s.join(s.workers)
+	for range 2 { // by a script, since a member has joined, and the short way
+		s.mine = append(s.mine, s.read(s.me, 1)...)
+	}
+	s.settle(other, s.read(other, 6)...)
+	s.settle(s.me, s.mine...)
+	require.Equal(t, "0", s.text("EXISTS", s.queue.LaneKey("a")))
+	s.taken(1, func() { s.none(s.me) })
+}
+
 // TestShortWayFenced: of what another has taken over a member settles nothing, and is given nothing, before it has asked what is left to it.
 func TestShortWayFenced(t *testing.T) {
 	s := newShort(t, tiertest.Shared(t, tiertest.Valkey))

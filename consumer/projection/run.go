@@ -209,7 +209,7 @@ func (r *run) readAhead(ctx context.Context) {
 	ahead := make(chan reading, 1)
 	r.ahead = ahead
 	r.reads.Go(func() {
-		leased, err := r.owner.ReadAgain(ctx, n, readWait)
+		leased, err := r.owner.ReadOn(ctx, n, readWait)
 		ahead <- reading{leased, err}
 	})
 }

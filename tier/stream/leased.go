@@ -15,7 +15,8 @@ type fetch struct {
 	tier.Page
 	leased  []tier.Leased
 	records []codec.Record
-	had     int // messages, the last time
+	had     int  // messages, the last time
+	on      bool // see Owner.ReadOn
 }
 
 // maxKept is how many records a fetch makes room for that are none of plain entries: a pack of more has memory of its own.
@@ -24,6 +25,7 @@ const maxKept = 4096
 // clear lets go of what the fetch held.
 func (f *fetch) clear() {
 	f.Page.Clear()
+	f.Entries = f.Entries[:0]
 	clear(f.leased)
 	clear(f.records)
 }

@@ -51,8 +51,10 @@ type Owner struct {
 
 	past past // below the log's first entry
 
-	memory [3]fetch // of ReadAgain
-	turn   int      // which of them comes next
+	memory   [3]fetch      // of ReadAgain
+	turn     int           // which of them comes next
+	asked    codec.EntryID // entries above it
+	askedFor int           // were asked for, so many; 0: none
 }
 
 // standBy is the pause between two asks for the ownership, which may be handed over at any time.

@@ -19,10 +19,22 @@ func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Lea
 // the third call after it, so that one batch can be read while the one before it is at work, and the one before that committed.
 // See Member.ReadAgain.
 func (o *Owner) ReadAgain(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	return o.readInto(ctx, n, wait, o.nextMemory())
+}
+
+// ReadOn is ReadAgain for who goes on to read as many: once it has so many, the next ones are asked for, so that the server is at
+// work on them while these are decoded and handled.
+func (o *Owner) ReadOn(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+	into := o.nextMemory()
+	into.on = true
+	return o.readInto(ctx, n, wait, into)
+}
+
+func (o *Owner) nextMemory() *fetch {
 	into := &o.memory[o.turn]
 	o.turn = (o.turn + 1) % len(o.memory)
 	into.clear()
-	return o.readInto(ctx, n, wait, into)
+	return into
 }
 
 func (o *Owner) readInto(ctx context.Context, n int, wait time.Duration, into *fetch) ([]tier.Leased, error) {
@@ -127,9 +139,23 @@ func (o *Owner) await(ctx context.Context, wait time.Duration, is func() bool) b
 	}
 }
 
-// fetch reads; none says that there was nothing.
+// fetch reads; none says that there was nothing. What was asked for before is taken if it is what comes next, and if there is any: it did
+// not wait for more.
 func (o *Owner) fetch(ctx context.Context, f *fetch, from codec.EntryID, n int, wait time.Duration) (none bool, err error) {
-	err = o.feed.Read(ctx, &f.Page, n, wait, from.String(), "XREAD")
+	if f.on && o.askedFor > 0 && o.asked == from {
+		err = o.feed.Range(ctx, &f.Page, from.Next().String(), "+", o.askedFor)
+		f.Entries = f.Entries[:min(n, len(f.Entries))]
+	}
+	if err == nil && len(f.Entries) == 0 {
+		err = o.feed.Read(ctx, &f.Page, n, wait, from.String(), "XREAD")
+	}
+	if f.on {
+		o.askedFor = 0
+		if last := len(f.Entries) - 1; err == nil && last == n-1 && n > 1 { // one is read to see how large it is, or what it does
+			o.asked, o.askedFor = f.Entries[last].ID, n
+			o.feed.AskRange(ctx, o.asked.Next().String(), "+", n)
+		}
+	}
 	return len(f.Entries) == 0, err
 }
 

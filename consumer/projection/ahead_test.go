@@ -147,7 +147,7 @@ func foldAhead(t *testing.T, server *tiertest.Server, proxy *tiertest.Proxy, n i
 	}
 	quick := time.Since(since) < time.Second // else what is due is looked for, which waits for the commit
 	close(open)
-	if c.hold == "0" || quick { // the fold needs nothing of the server, where the look at the state comes behind the commit
+	if c.hold == "0" || quick {
 		select {
 		case <-ahead:
 		case <-time.After(patience / 4):

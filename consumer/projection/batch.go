@@ -8,6 +8,7 @@ import (
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
 )
 
 // sink is where messages are folded into.
@@ -27,9 +28,9 @@ type sink interface {
 type writes struct {
 	before, after []tier.Output
 	dead          []MessageError
-	// look looks whether the state is there, while the commit before is under way: what it fails with is a failure of the fold, and the
-	// batch is not committed. Nil: there is nothing to look at.
-	look func(ctx context.Context) error
+	// expected is what the state has to have, or nothing of the batch is committed; look tells then what is wrong with it.
+	expected stream.Expected
+	look     func(ctx context.Context) error
 }
 
 // batch is what is folded and committed at once: whole entries.
@@ -41,7 +42,6 @@ type batch struct {
 
 	writes     writes
 	err        error         // of the fold
-	looked     chan error    // what the look of its writes says; nil: there is none
 	commitment *commitment   // of one that did not fail
 	after      []tier.Output // memory of writes
 }

@@ -109,9 +109,6 @@ func (r *run) step(ctx context.Context) error {
 		}
 		return err
 	case r.sent == nil && r.next != nil:
-		if r.next.err == nil && r.next.looked != nil {
-			r.next.err = <-r.next.looked
-		}
 		if r.next.err != nil {
 			return r.takeBack(ctx)
 		}
@@ -252,24 +249,11 @@ func (r *run) fold(ctx context.Context) error {
 	r.next, r.upTo = b, 0
 	switch {
 	case b.err == nil:
-		r.look(b)
 		b.commitment = commitmentOf(entries[:n], b)
 	case r.sent == nil:
 		return r.takeBack(ctx)
 	}
 	return nil
-}
-
-// look begins to look whether the state is there: the commit of the batch waits for the answer, and not its fold, since the server
-// gives it behind the commit before.
-func (r *run) look(b *batch) {
-	look := b.writes.look
-	if b.looked = nil; look == nil {
-		return
-	}
-	looked := make(chan error, 1)
-	b.looked = looked
-	r.commits.Go(func() { looked <- look(r.calls) })
 }
 
 // takeBack takes back what a fold that has failed did, once all before it is committed. When a message has failed, those of the
@@ -327,14 +311,14 @@ func (r *run) gaveUp(e *entry, message int, err error) {
 
 // commit sends the commit of sent, for the first time or again.
 func (r *run) commit() {
-	c, outcome := r.sent.commitment, make(chan error, 1)
+	c, expected, outcome := r.sent.commitment, r.sent.writes.expected, make(chan error, 1)
 	r.outcome = outcome
 	r.commits.Go(func() {
 		var err error
 		if len(c.endings) == 0 {
 			_, err = r.owner.Settle(r.calls, c.entries)
 		} else {
-			err = r.owner.Advance(r.calls, c.entries, c.endings)
+			err = r.owner.Advance(r.calls, c.entries, c.endings, expected)
 		}
 		outcome <- err
 	})
@@ -353,6 +337,11 @@ func (r *run) committed(err error) error {
 		r.sent, r.next = nil, nil
 		r.sink.forget()
 		return nil
+	}
+	if errors.Is(err, stream.ErrUnexpected) {
+		if why := r.sent.writes.look(r.calls); why != nil {
+			err = why
+		}
 	}
 	if err != nil {
 		return err

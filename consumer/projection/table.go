@@ -12,6 +12,7 @@ import (
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
 	"github.com/echomq/pipeline/tier"
+	"github.com/echomq/pipeline/tier/stream"
 )
 
 // schemaField of a state holds its schema. No key is empty.
@@ -156,13 +157,13 @@ func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) 
 			c.batch = t.batches
 		}
 	}
-	switch {
-	case t.fresh: // a state that is not made yet cannot be lost
-	case len(missing) > 0:
-		if err = s.load(ctx, missing); err != nil {
-			return w, err
+	if !t.fresh { // a state that is not made yet cannot be lost
+		if len(missing) > 0 {
+			if err = s.load(ctx, missing); err != nil {
+				return w, err
+			}
 		}
-	default:
+		w.expected = stream.Expected{State: t.State(), Field: schemaField, Value: strconv.Itoa(t.cfg.Schema)}
 		w.look = func(ctx context.Context) error { return s.load(ctx, nil) }
 	}
 	for i, c := range t.of {

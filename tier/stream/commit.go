@@ -37,8 +37,9 @@ type commitment struct {
 	fence          string // key
 	member, number string
 	commit         string // its number, of a cursor; else empty
-	at, above      string // of a cursor, as is passed
+	at, above      string // of a cursor, as are passed and expected
 	passed         string
+	expected       Expected
 
 	node     string   // of the scope, once an output appends
 	keys     []string // of targets
@@ -72,6 +73,8 @@ func (c *commitment) run(ctx context.Context, entries []tier.Ending) (code strin
 			return code, nil
 		case "fenced":
 			return code, tier.ErrFenced
+		case "unexpected":
+			return code, ErrUnexpected
 		}
 		entry, _ := parts[2].AsInt64()
 		output, _ := parts[3].AsInt64()
@@ -153,9 +156,12 @@ func (c *commitment) call(ctx context.Context, entries []tier.Ending) (tier.Call
 	if err := bounded(messages); err != nil {
 		return tier.Call{}, err
 	}
-	a := c.place.addr
+	a, expects := c.place.addr, ""
+	if c.expected != (Expected{}) {
+		expects = c.target(tier.StateKey(a.Scope, c.expected.State), "", "")
+	}
 	keys := []string{a.LogKey(), c.fence, a.RetryKey(c.name), a.OpenKey(c.name), a.DeadKey(c.name), tier.ScopeKey(a.Scope)}
-	args := append([]string{c.name, c.member, c.number, c.commit, c.at, c.above, c.passed, c.node, strconv.Itoa(len(c.keys))}, c.declared...)
+	args := append([]string{c.name, c.member, c.number, c.commit, c.at, c.above, c.passed, c.node, expects, c.expected.Field, c.expected.Value, strconv.Itoa(len(c.keys))}, c.declared...)
 	return tier.Call{Script: commitScript, Keys: append(keys, c.keys...), Args: slices.Concat(args, c.body)}, nil
 }
 

@@ -65,7 +65,7 @@ func (c *Cursor) Join(ctx context.Context, prefix string) (*Owner, error) {
 	if err := c.group().reachable(ctx, c.cfg.Start); err != nil {
 		return nil, err
 	}
-	o := &Owner{cursor: c, name: name, wake: make(chan struct{}, 1), feed: c.place.client.Feed(c.place.addr.LogKey())}
+	o := &Owner{cursor: c, name: name, wake: make(chan struct{}, 1), feed: c.place.client.Feed(c.place.addr.LogKey()), direct: directCommit{tx: c.place.client.Transaction()}}
 	if _, err := o.Sync(ctx); err != nil {
 		return nil, err
 	}

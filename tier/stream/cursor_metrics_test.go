@@ -33,7 +33,7 @@ func TestCursorMetrics(t *testing.T) {
 		require.NoError(t, owner.Advance(f.ctx, entriesOf(leased), []tier.Ending{
 			{Entry: leased[1].Entry, Deliveries: 1, Open: []tier.Open{{Attempt: 1, Delay: time.Hour}}},
 			{Entry: leased[4].Entry, Deliveries: 1, Dead: []tier.Letter{{Index: -1, Reason: "no", Attempts: 1}}},
-		}))
+		}, stream.Expected{}))
 		epoch, err := strconv.ParseFloat(f.row("c", "epoch"), 64)
 		require.NoError(t, err)
 		want := map[string]float64{

@@ -40,6 +40,8 @@ var (
 	ErrProducerMoved = errors.New("stream: the producer's last position is not the one that this call follows: another process appends under its name, or has until now; read Position, and go on from there")
 	// ErrNotRunning: Publish needs Run.
 	ErrNotRunning = errors.New("stream: Publish needs Writer.Run: start it, and wait for Ready")
+	// ErrUnexpected: a state does not have what it was to have before a commit. Nothing was committed.
+	ErrUnexpected = errors.New("stream: a state does not have what a commit expected: somebody else has written to it")
 	// ErrSweepLost: the right to trim the streams of a scope is another's, or its lease has ended. Nothing went.
 	ErrSweepLost = errors.New("stream: the right to trim is another's, or its lease has ended: take it again")
 	// ErrPolicyChanged: the stream has another policy of retention than the one that was to be followed, or none. Nothing went.

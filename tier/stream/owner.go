@@ -22,6 +22,7 @@ type Owner struct {
 	wake   chan struct{} // something was settled
 	feed   *tier.Feed    // of the log
 
+	direct    directCommit
 	ending    sync.Mutex // held by who commits, or asks where it is, until the reply is here; taken before mu
 	mu        sync.Mutex // not held while a commit is under way, so that what comes next is read meanwhile
 	lease     time.Duration

@@ -20,6 +20,8 @@ type committing struct {
 	at      codec.EntryID
 	above   string
 	passed  int64 // up to it
+
+	expected Expected
 }
 
 // has tells whether it is about an entry; nil is about none.
@@ -30,7 +32,7 @@ func (o *Owner) Settle(ctx context.Context, entries []codec.EntryID) (int, error
 	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
 		return 0, err
 	}
-	return o.end(ctx, entries, nil)
+	return o.end(ctx, entries, nil, Expected{})
 }
 
 // Commit ends deliveries as Member.Commit does, in the step that moves the checkpoint.
@@ -39,22 +41,24 @@ func (o *Owner) Commit(ctx context.Context, endings []tier.Ending) error {
 	for i := range endings {
 		entries[i] = endings[i].Entry
 	}
-	_, err := o.end(ctx, entries, endings)
+	_, err := o.end(ctx, entries, endings, Expected{})
 	return err
 }
 
 // Advance commits entries of which few have more to say than that they are through: the endings of those, in their order,
 // and of what Due gave out.
-func (o *Owner) Advance(ctx context.Context, entries []codec.EntryID, endings []tier.Ending) error {
+//
+// Errors: those of Commit; ErrUnexpected.
+func (o *Owner) Advance(ctx context.Context, entries []codec.EntryID, endings []tier.Ending, expected Expected) error {
 	if err := bounded(len(entries)); err != nil || len(entries) == 0 {
 		return err
 	}
-	_, err := o.end(ctx, entries, endings)
+	_, err := o.end(ctx, entries, endings, expected)
 	return err
 }
 
 // end makes one commit. One before it of unknown outcome is sent again first: its number stands for what it held.
-func (o *Owner) end(ctx context.Context, entries []codec.EntryID, endings []tier.Ending) (int, error) {
+func (o *Owner) end(ctx context.Context, entries []codec.EntryID, endings []tier.Ending, expected Expected) (int, error) {
 	o.ending.Lock()
 	defer o.ending.Unlock()
 	o.mu.Lock()
@@ -78,7 +82,7 @@ func (o *Owner) end(ctx context.Context, entries []codec.EntryID, endings []tier
 	if len(entries) == 0 {
 		return n, nil
 	}
-	c := &committing{number: o.commit + 1, entries: entries, endings: endings}
+	c := &committing{number: o.commit + 1, entries: entries, endings: endings, expected: expected}
 	c.at, c.above, c.passed = o.after(entries)
 	return n, o.send(ctx, c)
 }
@@ -149,7 +153,7 @@ func (o *Owner) send(ctx context.Context, c *committing) error {
 			o.absorb(c)
 		}
 	case tier.OutcomeUnknown(err):
-	case errors.As(err, new(*tier.OutputError)): // nor had an earlier sending of it an effect
+	case errors.As(err, new(*tier.OutputError)), errors.Is(err, ErrUnexpected): // nor had an earlier sending of it an effect
 		o.unsure = nil
 	case o.unsure == c:
 		o.unsure = before
@@ -163,10 +167,16 @@ func (o *Owner) writing(c *committing) func(ctx context.Context) error {
 	if c.endings != nil {
 		call := commitment{
 			place: p, name: name, fence: p.addr.CursorsKey(), member: o.name, number: o.epoch,
-			commit: number, at: c.at.String(), above: c.above, passed: c.passedText(),
+			commit: number, at: c.at.String(), above: c.above, passed: c.passedText(), expected: c.expected,
 		}
 		endings := o.telling(c.endings)
+		fields := o.fields(endings, c.expected)
 		return func(ctx context.Context) error {
+			if fields != nil {
+				if ran, err := o.direct.commit(ctx, &call, fields); ran || err != nil {
+					return err
+				}
+			}
 			_, err := call.run(ctx, endings)
 			return err
 		}

@@ -19,17 +19,21 @@
 -- ARGV[6] above    entries above it that are through
 -- ARGV[7] passed   entries that there ever were up to the checkpoint, or ''
 -- ARGV[8] node     of the scope, that ids are derived with
--- ARGV[9] count    of targets
--- ARGV[10..]       for each target: its stream's field in the scope and what it is declared as, or '' and ''; then of each
+-- ARGV[9] expects  '' | the number of the target, a hash, that has
+-- ARGV[10] expected_field  and, there,
+-- ARGV[11] expected  before anything is written
+-- ARGV[12] count   of targets
+-- ARGV[13..]       for each target: its stream's field in the scope and what it is declared as, or '' and ''; then of each
 --                  entry: id, delivery it was, open messages o, letters l, outputs n, then
 --                  o times: index, attempt, ms until it is due, or -2^52 of a suspect; l times: index or '' for the entry,
 --                  messages of its pack, reason, attempts, message, or of an entry that the archive has the msgpack of its fields; n times: kind, target, a, b as in write below, of append the message and its
 --                  key's index or '', of hash_sets how many fields and '', then each and its value
 -- Replies {code, entries that it was done for, entry, output, reason}: ok | dup | fenced | bad: that output of that entry,
---   counted from 0, cannot be written, and nothing was | undeclared: the target of it | range: its ids are used up
+--   counted from 0, cannot be written, and nothing was | unexpected: the target has another value, or none | undeclared: the target of it | range: its ids are used up
 local log, fence, retry, open, dead, scope = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local name, member, number, commit, at, above, passed, node, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local first_target, first_declared = 7, 10
+local name, member, number, commit, at, above, passed, node = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local expects, expected_field, expected, count = tonumber(ARGV[9]), ARGV[10], ARGV[11], ARGV[12]
+local first_target, first_declared = 7, 13
 local call = redis.call
 
 local owned = commit ~= ''
@@ -40,6 +44,10 @@ if owned then
   if tonumber(c[3]) ~= tonumber(commit) - 1 then return {'fenced', 0, 0, 0, ''} end
 elseif call('HGET', fence, member) ~= number then
   return {'fenced', 0, 0, 0, ''}
+end
+if expects then
+  local key = KEYS[first_target + expects - 1]
+  if call('HGET', key, expected_field) ~= expected then return {'unexpected', 0, 0, 0, ''} end
 end
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)

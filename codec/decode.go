@@ -45,6 +45,10 @@ func DecodeMessage(src []byte, m *Message) (rest []byte, err error) {
 // follow those that this version knows.
 func (s *scanner) open(what string, version uint64, known uint64) (extra uint64, err error) {
 	start := s.off
+	if b := s.src[start:]; len(b) > 1 && uint64(b[0]) == 0x90|known && uint64(b[1]) == version { // as writers of this version begin
+		s.off += 2
+		return 0, nil
+	}
 	k, n, err := s.head()
 	if err != nil {
 		return 0, err
@@ -101,6 +105,10 @@ func (s *scanner) str(what string) (string, error) {
 
 func (s *scanner) headers(h Headers) (Headers, error) {
 	start := s.off
+	if start < len(s.src) && s.src[start] == 0x80 { // most have none
+		s.off++
+		return h, nil
+	}
 	k, n, err := s.head()
 	if err != nil {
 		return h, err
@@ -128,6 +136,12 @@ func (s *scanner) headers(h Headers) (Headers, error) {
 
 func (s *scanner) data() ([]byte, Format, error) {
 	start := s.off
+	if b := s.src[start:]; len(b) > 1 && b[0] == 0xc4 { // a bin, as most are, of up to 255 bytes
+		if n := 2 + int(b[1]); n <= len(b) {
+			s.off += n
+			return b[2:n:n], FormatBytes, nil
+		}
+	}
 	k, n, err := s.head()
 	if err != nil {
 		return nil, FormatBytes, err

@@ -141,21 +141,40 @@ func (i Identity) decodePack(dst []Record, src []byte) ([]Record, error) {
 		return dst, err
 	}
 	at := len(dst) - 1
-	last, below := dst[at], uint64(p.n-1)
-	if last.Addr.Seq < below {
+	last := dst[at]
+	if last.Addr.Seq < uint64(p.n-1) {
 		return dst, &DecodeError{0, "pack: more messages than there are sequences up to the entry id"}
 	}
 	out := slices.Grow(dst, p.n-1)[:at+p.n]
-	id, _ := i.derive(EntryID{last.Addr.Ms, last.Addr.Seq - below}) // and the next ones follow it
-	err = p.each(func(j int) *Message {
-		r := &out[at+j]
-		*r = last
-		if r.Position.Index = j; uint64(j) < below {
-			r.Addr.Seq = last.Addr.Seq - below + uint64(j)
-			r.ID = id
-			addOne(id[brandLen:])
-		}
+	place := p.first(i, last.Addr)
+	err = p.each(func(k int) *Message {
+		r := &out[at+k]
+		*r = Record{}
+		place.next(r)
 		return &r.Message
 	})
+	out[len(out)-1].ID = last.ID // which may be a stored one
 	return out, err
+}
+
+// packPlace is where the messages of a pack are, one after the other.
+type packPlace struct {
+	id   ID
+	addr EntryID
+	at   Position
+}
+
+// first is where the first message is of a pack in an entry.
+func (p *pack) first(i Identity, entry EntryID) packPlace {
+	addr := EntryID{entry.Ms, entry.Seq - uint64(p.n-1)}
+	id, _ := i.derive(addr) // and the next ones follow it
+	return packPlace{id, addr, Position{Entry: entry}}
+}
+
+// next puts a message there, and goes on to the next one.
+func (p *packPlace) next(r *Record) {
+	r.ID, r.Addr, r.Position = p.id, p.addr, p.at
+	addOne(p.id[brandLen:])
+	p.addr.Seq++
+	p.at.Index++
 }

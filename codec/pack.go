@@ -84,11 +84,24 @@ type pack struct {
 func (p pack) each(slot func(i int) *Message) (err error) {
 	rest := p.body
 	for i := range p.n {
-		at := p.at + len(p.body) - len(rest)
-		if rest, err = DecodeMessage(rest, slot(i)); err != nil {
-			return packed(err, i, at)
+		if rest, err = p.decode(rest, i, slot(i)); err != nil {
+			return err
 		}
 	}
+	return p.end(rest)
+}
+
+// decode decodes message i, with which the rest of the body begins, and returns what follows it.
+func (p *pack) decode(rest []byte, i int, m *Message) ([]byte, error) {
+	after, err := DecodeMessage(rest, m)
+	if err != nil {
+		return nil, packed(err, i, p.at+len(p.body)-len(rest))
+	}
+	return after, nil
+}
+
+// end is told what follows the last message.
+func (p *pack) end(rest []byte) error {
 	if len(rest) > 0 {
 		return &DecodeError{p.at + len(p.body) - len(rest), "pack: bytes after the last message"}
 	}

@@ -39,13 +39,17 @@ func (u Upcasts) Records(records []Record, fields []string) {
 		return
 	}
 	for i := range records {
-		r := &records[i]
-		if r.Foreign() || r.Err != nil {
-			continue
-		}
-		if r.Err = u.Apply(&r.Message); r.Err != nil {
-			r.Message, r.Fields = Message{}, slices.Clone(fields)
-		}
+		u.Record(&records[i], fields)
+	}
+}
+
+// Record is Records of one.
+func (u Upcasts) Record(r *Record, fields []string) {
+	if len(u) == 0 || r.Foreign() || r.Err != nil {
+		return
+	}
+	if r.Err = u.Apply(&r.Message); r.Err != nil {
+		r.Message, r.Fields = Message{}, slices.Clone(fields)
 	}
 }
 

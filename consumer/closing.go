@@ -17,26 +17,18 @@ func (t *tracker) close() {
 		t.waiting.pop()
 		switch {
 		case f.dropped:
-		case f.begun():
+		case f.begun:
 			t.waiting.push(f)
 		default:
-			f.next, f.left = len(f.messages), 0
+			f.shut()
+			f.left = 0
 			t.isThrough(f)
 		}
 	}
 }
 
-func (f *flight) begun() bool {
-	for i := range f.messages[:f.next] {
-		if m := &f.messages[i]; m.running || m.fate == fateDone || m.fate == fateAgain || m.fate == fateDead && m.Err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// interrupt begins nothing at all any more, and returns the contexts of the handlers that are at work.
-func (t *tracker) interrupt() (running []*handling) {
+// interrupt begins nothing at all any more, and returns the messages whose handlers are at work.
+func (t *tracker) interrupt() (running []*message) {
 	t.interrupted = true
 	for ; t.waiting.count > 0; t.waiting.pop() {
 		f := t.waiting.first()
@@ -44,8 +36,9 @@ func (t *tracker) interrupt() (running []*handling) {
 			continue
 		}
 		had := f.left
-		for ; f.next < len(f.messages); f.next++ {
-			if f.messages[f.next].fate == fateOpen {
+		rest := f.shut()
+		for i := range rest {
+			if rest[i].fate == fateOpen {
 				f.left--
 			}
 		}
@@ -62,10 +55,8 @@ func (t *tracker) interrupt() (running []*handling) {
 // stuck lists the messages whose handlers are at work.
 func (t *tracker) stuck() (at []codec.Position) {
 	for _, f := range t.flights.list {
-		for i := range f.messages[:f.next] {
-			if f.messages[i].running {
-				at = append(at, f.messages[i].Position)
-			}
+		for _, m := range f.running(nil) {
+			at = append(at, m.Position)
 		}
 	}
 	return at

@@ -79,7 +79,8 @@ type Config struct {
 	// and what it holds waits for its lease.
 	DrainTimeout time.Duration
 	// Upcasts turn old versions of a type into newer ones before the handler, and whoever logs a message, sees them. A message
-	// that a rule fails on goes to the dead letters as one that cannot be decoded, with its bytes as they are. Nil: none.
+	// that a rule fails on goes to the dead letters as one that cannot be decoded, with its bytes as they are. Rules are applied by
+	// several goroutines at once. Nil: none.
 	Upcasts codec.Upcasts
 	// Logger receives what happens. Nil discards. Repeated warnings are held back.
 	Logger *slog.Logger

@@ -65,15 +65,13 @@ func (d *desk) take(leased []tier.Leased) {
 // takeNew adds what was read.
 func (d *desk) takeNew(leased []tier.Leased) {
 	d.upcast(leased)
-	var running []*handling
+	var running []*message
 	d.change(func(t *tracker) {
 		var fresh int
 		fresh, running = t.takeNew(leased)
 		d.wake(fresh)
 	})
-	for _, h := range running {
-		h.end(ErrLeaseLost)
-	}
+	end(running, ErrLeaseLost)
 }
 
 // upcast makes messages those of their newest types, before anybody sees them.
@@ -102,7 +100,7 @@ func (d *desk) begin() (turn, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
-		if w, ok := d.t.begin(); ok || d.t.closed {
+		if w, ok := d.next(); ok || d.t.closed {
 			return w, ok
 		}
 		d.work.Wait()
@@ -115,19 +113,50 @@ func (d *desk) finish(w turn, err error) outcome {
 	return o
 }
 
-// exchange takes a message back and, if more is wanted, gives the next one out; false: there is none just now.
+// exchange takes a message back and, if more is wanted, gives the next one out; false: there is none just now. Of a pack, the tracker is told of
+// many that are done at once.
 func (d *desk) exchange(w turn, err error, more bool) (o outcome, next turn, ok bool) {
-	d.mu.Lock()
-	o, through := d.t.finish(w, err)
-	if more {
-		next, ok = d.t.begin()
+	if more && err == nil {
+		if next, ok = w.follow(); ok {
+			return outcomeOK, next, ok
+		}
 	}
-	d.wakeLanes(1) // its worker begins the next one
-	d.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o, through := d.t.finish(w, err)
 	if through {
 		signal(d.through)
 	}
+	if more {
+		next, ok = d.next()
+	}
+	d.wakeLanes(1) // its worker begins the next one
 	return o, next, ok
+}
+
+// next gives out a message; false: there is none just now. A pack is decoded meanwhile without the lock, which the caller has.
+func (d *desk) next() (turn, bool) {
+	for {
+		w, ok := d.t.begin()
+		if !ok || w.m != nil {
+			return w, ok
+		}
+		d.mu.Unlock()
+		messages := d.t.unpack(w.f.pack, d.upcasts)
+		d.mu.Lock()
+		before := d.t.messages
+		w, ok = d.t.unpacked(w.f, messages)
+		if delta := d.t.messages - before; delta != 0 {
+			d.gauge(delta)
+		}
+		if len(d.t.through) > 0 {
+			signal(d.through)
+		}
+		d.wake(len(messages)) // for the others, or for another pack
+		if ok {
+			return w, true
+		}
+	}
 }
 
 // collect moves what is through into by and reports whether there was any.
@@ -163,6 +192,13 @@ func (d *desk) remove(flights []*flight) {
 	})
 }
 
+// end ends the contexts of messages.
+func end(running []*message, cause error) {
+	for _, m := range running {
+		m.ctx.end(cause)
+	}
+}
+
 // doubt marks flights of which a settle has an unknown outcome.
 func (d *desk) doubt(flights []*flight) {
 	d.ask(func(*tracker) {
@@ -189,21 +225,17 @@ func (d *desk) close() {
 
 // interrupt ends the contexts of the handlers at work.
 func (d *desk) interrupt() {
-	var running []*handling
+	var running []*message
 	d.change(func(t *tracker) { running = t.interrupt() })
-	for _, h := range running {
-		h.end(ErrDrainTimeout)
-	}
+	end(running, ErrDrainTimeout)
 }
 
 // reconcile compares with what is held according to the server, and ends the contexts of handlers whose entries are
 // another's now.
 func (d *desk) reconcile(held []tier.Held) (lost []*flight, unknown []tier.Held) {
-	var running []*handling
+	var running []*message
 	d.change(func(t *tracker) { lost, running, unknown = t.reconcile(held) })
-	for _, h := range running {
-		h.end(ErrLeaseLost)
-	}
+	end(running, ErrLeaseLost)
 	return lost, unknown
 }
 

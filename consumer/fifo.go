@@ -14,6 +14,16 @@ func (q *fifo[T]) push(v T) {
 	q.count++
 }
 
+// unshift puts one before all others.
+func (q *fifo[T]) unshift(v T) {
+	if q.count == len(q.ring) {
+		q.grow()
+	}
+	q.head = (q.head - 1) & (len(q.ring) - 1)
+	q.ring[q.head] = v
+	q.count++
+}
+
 // first is the oldest; there must be one.
 func (q *fifo[T]) first() T { return q.ring[q.head] }
 

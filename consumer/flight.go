@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -11,19 +12,65 @@ import (
 // flight is an entry from fetch to settle. The tracker changes it; what does not change is read freely.
 type flight struct {
 	entry    codec.EntryID
-	messages []message
+	messages []message   // none while there is a pack, nor when all are done
+	pack     *codec.Pack // that no worker has decoded yet
 
 	weight     int // bytes
 	deliveries int
-	next       int  // the first message that no worker was given
-	left       int  // messages that are not through
-	at         int  // its place among the flights of the tracker
-	here       bool // among them
-	narrowed   bool // others of its messages were settled before, or have attempts of their own: the server has a row of it
-	suspect    bool // it may be what ended the consumers that had it before
-	unsure     bool // a settle of it may have happened
-	gone       bool // no longer pending on the server: nothing is to be done about it
-	dropped    bool // another's now: whatever becomes of it here has no effect
+	n          int          // messages
+	left       int          // messages that are not through, as far as the tracker was told
+	done       int32        // messages that are done, and have no outputs, as far as it was told
+	next       atomic.Int32 // the first message that no worker was given, see claim
+	at         int          // its place among the flights of the tracker
+	here       bool         // among them
+	begun      bool         // a worker was given one of its messages
+	narrowed   bool         // others of its messages were settled before, or have attempts of their own: the server has a row of it
+	suspect    bool         // it may be what ended the consumers that had it before
+	unsure     bool         // a settle of it may have happened
+	gone       bool         // no longer pending on the server: nothing is to be done about it
+	dropped    bool         // another's now: whatever becomes of it here has no effect
+}
+
+// packed is a flight with its pack.
+type packed struct {
+	flight
+	pack codec.Pack
+}
+
+// shut is a place behind all messages.
+const shut = 1 << 30
+
+// claim gives out the next message to begin; nil: there is none. Workers may call it without the tracker's turn while they have a message of the
+// flight: what they were through with by then, it learns with the last one.
+func (f *flight) claim() *message {
+	for {
+		i := int(f.next.Add(1)) - 1
+		if i >= len(f.messages) {
+			return nil
+		}
+		if m := &f.messages[i]; m.fate == fateOpen {
+			return m
+		}
+	}
+}
+
+// shut lets no message be begun any more, and returns those that were not.
+func (f *flight) shut() []message {
+	rest := f.messages[min(int(f.next.Swap(shut)), len(f.messages)):]
+	for i := range rest {
+		rest[i].idle.Store(true)
+	}
+	return rest
+}
+
+// running appends the messages whose handlers are at work.
+func (f *flight) running(dst []*message) []*message {
+	for i := range f.messages[:min(int(f.next.Load()), len(f.messages))] {
+		if m := &f.messages[i]; !m.idle.Load() {
+			dst = append(dst, m)
+		}
+	}
+	return dst
 }
 
 // message is one message of a flight, with the context of its handler. A handler may keep it, so its memory is not used again:
@@ -33,17 +80,33 @@ type message struct {
 	ctx  handling
 	lane *lane // it waits in, or holds up; nil: none
 
-	death   *death        // fateDead; of fateAgain, why
-	pause   time.Duration // until it is due: fateAgain, fateLater
-	fate    fate
-	alone   bool // it was not begun, since it may be what ended its consumers: fateLater
-	running bool
+	death *death        // fateDead; of fateAgain, why
+	pause time.Duration // until it is due: fateAgain, fateLater
+	fate  fate
+	alone bool        // it was not begun, since it may be what ended its consumers: fateLater
+	idle  atomic.Bool // no handler has it: it is through, or waits in a lane, or is never begun
 }
 
-// turn is a message on its way: it waits for a worker, or one has it.
+// turn is a message on its way: it waits for a worker, or one has it. Without a message it is a pack that a worker is to decode.
 type turn struct {
-	f *flight
-	m *message
+	f    *flight
+	m    *message
+	done int // other messages of the flight that its worker is through with, and the tracker was not told of
+}
+
+// follow gives out the message behind one that is done, of those that no lane has. False: there is none, or it may not be begun, and the
+// tracker is to be told.
+func (w turn) follow() (turn, bool) {
+	if int(w.f.next.Load()) >= len(w.f.messages) || len(w.m.outputs) > 0 {
+		return turn{}, false
+	}
+	w.m.idle.Store(true)
+	m := w.f.claim()
+	if m == nil {
+		return turn{}, false
+	}
+	w.m.fate = fateDone
+	return turn{w.f, m, w.done + 1}, true
 }
 
 func (w turn) isOpen() bool { return !w.f.dropped && w.m.fate == fateOpen }
@@ -76,6 +139,9 @@ const (
 func (f *flight) verdict() verdict {
 	if f.gone || f.dropped {
 		return toForget
+	}
+	if f.pack != nil {
+		return toHandBack
 	}
 	v := toSettle
 	for i := range f.messages {

@@ -438,3 +438,19 @@ func TestStrictParksTheFirst(t *testing.T) {
 	require.Equal(t, 1, tr.lanes.parked)
 	require.Zero(t, tr.room(1).read, "what is here waits, and more would too")
 }
+
+// What a lane has is begun and ended by turns at the tracker only: a stop between the end of a handler and its telling counts it once.
+func TestLanesAreNotFollowed(t *testing.T) {
+	tr := newTracker(t.Context(), 10, 1<<20, policy{}, ByKey)
+	tr.takeNew([]tier.Leased{leasedEntry(1, 1, false, false)})
+	begun, ok := tr.begin()
+	require.True(t, ok)
+	_, ok = begun.follow()
+	require.False(t, ok)
+	tr.close()
+	_, through := tr.finish(begun, nil)
+	require.True(t, through)
+	var by [verdicts][]*flight
+	require.True(t, tr.collect(&by))
+	require.Len(t, by[toHandBack], 1)
+}

@@ -15,7 +15,7 @@ func (t *tracker) beginLane() (turn, bool) {
 	}
 	w, ok := t.lanes.begin()
 	if ok {
-		w.m.running = true
+		w.m.idle.Store(false)
 	}
 	return w, ok
 }
@@ -86,7 +86,7 @@ func (t *tracker) closeLanes() {
 	for _, f := range t.flights.list {
 		had := f.left
 		for i := range f.messages {
-			if m := &f.messages[i]; m.fate == fateOpen && !m.running {
+			if m := &f.messages[i]; m.fate == fateOpen && m.idle.Load() {
 				f.left--
 			}
 		}

@@ -28,7 +28,7 @@ func (t *tracker) vanished(entries []codec.EntryID) (n int) {
 // reconcile compares with what is held according to the server. It returns what was lost: the flights, for which no
 // more will be done, with the contexts to end; and what is held though nobody here knows of it, which what was released is, too, when it
 // was taken over since by a call whose reply was lost.
-func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handling, unknown []tier.Held) {
+func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*message, unknown []tier.Held) {
 	known := make(map[codec.EntryID]bool, len(held))
 	for _, h := range held {
 		known[h.Entry] = true
@@ -49,33 +49,24 @@ func (t *tracker) reconcile(held []tier.Held) (lost []*flight, running []*handli
 			continue
 		}
 		// What is gone was not pending before either, and its handler may go on.
-		contexts := t.drop(f)
+		begun := t.drop(f)
 		if !f.gone && !f.unsure {
 			lost = append(lost, f)
-			running = append(running, contexts...)
+			running = append(running, begun...)
 		}
 	}
 	return lost, running, unknown
 }
 
-// drop ends a flight whose entry is not this consumer's any more, and returns the contexts of its handlers. If it may have
+// drop ends a flight whose entry is not this consumer's any more, and returns the messages whose handlers are at work. If it may have
 // been parked, what waits for it goes on waiting until it was asked what is parked.
-func (t *tracker) drop(f *flight) (running []*handling) {
+func (t *tracker) drop(f *flight) (running []*message) {
 	f.dropped = true
+	f.shut()
 	if f.unsure {
 		t.forget(f)
 	} else {
 		t.remove(f)
 	}
 	return f.running(nil)
-}
-
-// running appends the contexts of the handlers that are at work.
-func (f *flight) running(dst []*handling) []*handling {
-	for i := range f.messages[:f.next] {
-		if m := &f.messages[i]; m.running {
-			dst = append(dst, &m.ctx)
-		}
-	}
-	return dst
 }

@@ -75,6 +75,9 @@ func newRun(c *Consumer, ctx context.Context, member Member) *run {
 	if _, r.unordered = member.(interface{ unordered() }); r.unordered {
 		r.idleWait = idleJobWait
 	}
+	if m, ok := member.(interface{ LeavePacks() }); ok && r.cfg.Order == None && r.batch == nil {
+		m.LeavePacks() // the workers decode them
+	}
 	r.notes, _ = member.(annotator)
 	r.urgent.wake = make(chan struct{}, 1)
 	r.settled.Store(true) // by whoever was here before

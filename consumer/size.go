@@ -22,7 +22,7 @@ func (s *size) learn(leased []tier.Leased) {
 	}
 	most := size{1, 1}
 	for i := range leased {
-		most.messages = max(most.messages, len(leased[i].Records))
+		most.messages = max(most.messages, leased[i].Messages())
 		most.bytes = max(most.bytes, weightOf(&leased[i]))
 	}
 	s.messages = max(most.messages, s.messages-(s.messages+7)/8)
@@ -53,7 +53,7 @@ func (r room) without(n int, s size) room {
 }
 
 // weightOf is what an entry takes here.
-func weightOf(l *tier.Leased) int { return l.Bytes + perMessage*len(l.Records) }
+func weightOf(l *tier.Leased) int { return l.Bytes + perMessage*l.Messages() }
 
 // block is the memory of flights that were fetched together. Only small ones share it: while one of them is in flight,
 // so is all that they hold.
@@ -65,9 +65,9 @@ type block struct {
 func newBlock(leased []tier.Leased) *block {
 	flights, messages := 0, 0
 	for i := range leased {
-		if leased[i].Bytes <= sharedSize {
+		if l := &leased[i]; l.Bytes <= sharedSize && l.Pack == nil {
 			flights++
-			messages += len(leased[i].Records)
+			messages += len(l.Records)
 		}
 	}
 	return &block{flights: make([]flight, flights), messages: make([]message, messages)}
@@ -75,6 +75,11 @@ func newBlock(leased []tier.Leased) *block {
 
 func (b *block) flight(l *tier.Leased) *flight {
 	n := len(l.Records)
+	if l.Pack != nil {
+		f := &packed{pack: *l.Pack}
+		f.flight.pack = &f.pack
+		return &f.flight
+	}
 	if l.Bytes > sharedSize {
 		return &flight{messages: make([]message, n)}
 	}

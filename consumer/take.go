@@ -1,6 +1,9 @@
 package consumer
 
-import "github.com/echomq/pipeline/tier"
+import (
+	"github.com/echomq/pipeline/codec"
+	"github.com/echomq/pipeline/tier"
+)
 
 // maxUnsuspected are the deliveries of an entry that may come with others. One that two consumers have let go of is taken
 // over alone.
@@ -23,7 +26,7 @@ func (t *tracker) take(leased []tier.Leased) (fresh int) {
 
 // takeNew adds what was read. A group gives each entry out once, so one that is in flight already shows that the group
 // was moved back, and that its old delivery is void: it ends, and the contexts to end are returned.
-func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*handling) {
+func (t *tracker) takeNew(leased []tier.Leased) (fresh int, running []*message) {
 	shared := newBlock(leased)
 	t.flights.unindex()
 	for i := range leased {
@@ -42,6 +45,9 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 	ordered := t.lanes != nil && !t.closed
 	if ordered {
 		t.lanes.unpark(f.entry)
+	}
+	if f.n = l.Messages(); l.Pack != nil {
+		return t.addPack(f)
 	}
 	crashes, alone := evidence(l)
 	begun := false
@@ -70,19 +76,19 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 			m.fate, m.alone = fateLater, true
 		case ordered:
 			begun = true
-			t.lanes.push(turn{f, m})
+			t.lanes.push(turn{f: f, m: m})
 			continue
 		default:
 			begun = true
 			f.left++
+			continue
 		}
+		m.idle.Store(true)
 		if ordered && m.fate == fateLater {
 			t.blockLane(m)
 		}
 	}
-	t.flights.add(f)
-	t.messages += len(f.messages)
-	t.bytes += f.weight
+	t.count(f)
 	if f.suspect = l.Deliveries > maxUnsuspected; f.suspect {
 		t.suspects++
 	}
@@ -93,10 +99,71 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 		t.waiting.push(f)
 		return f.left
 	}
-	if f.next = len(f.messages); f.left == 0 { // else the lanes have them
+	if f.shut(); f.left == 0 { // else the lanes have them
 		t.isThrough(f)
 	}
 	return 0
+}
+
+func (t *tracker) count(f *flight) {
+	t.flights.add(f)
+	t.messages += f.n
+	t.bytes += f.weight
+}
+
+// addPack adds a pack that was read, for a worker to decode.
+func (t *tracker) addPack(f *flight) (fresh int) {
+	t.count(f)
+	if t.closed {
+		t.isThrough(f)
+		return 0
+	}
+	f.left = f.n
+	t.waiting.push(f)
+	return 1
+}
+
+// unpack decodes a pack. Workers call it without the tracker's turn, which unpacked is told then.
+func (t *tracker) unpack(p *codec.Pack, upcasts codec.Upcasts) []message {
+	messages := codec.Unpack(p, (*message).record)
+	for i := range messages {
+		m := &messages[i]
+		upcasts.Record(&m.Record, nil)
+		m.Attempt, m.MaxAttempts, m.Replay, m.ctx.Context = 1, t.policy.deliveries, m.Repeats(), t.values
+		if m.Err != nil {
+			m.fate, m.death = fateDead, &death{clip(m.Err.Error()), deadUndecodable}
+			m.idle.Store(true)
+		}
+	}
+	return messages
+}
+
+func (m *message) record() *codec.Record { return &m.Record }
+
+// unpacked puts the messages of a pack in its place, and gives out the first of them, if any is to be begun: others may help its worker with
+// the rest before they decode another.
+func (t *tracker) unpacked(f *flight, messages []message) (turn, bool) {
+	t.unpacking--
+	if f.pack = nil; !f.here {
+		return turn{}, false // it was lost meanwhile
+	}
+	t.messages += len(messages) - f.n
+	f.messages, f.n, f.left = messages, len(messages), 0
+	for i := range messages {
+		if messages[i].fate == fateOpen {
+			f.left++
+		}
+	}
+	if t.closed {
+		f.left = 0
+	}
+	if f.left == 0 {
+		f.shut()
+		t.isThrough(f)
+		return turn{}, false
+	}
+	t.waiting.unshift(f)
+	return t.begin()
 }
 
 // evidence is how many deliveries of an entry have not ended in a row before this one, and whether, after two, its messages are

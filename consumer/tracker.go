@@ -31,6 +31,7 @@ type tracker struct {
 	ended       int           // messages of all flights that are none any more
 	bytes       int           // that they weigh
 	waiting     fifo[*flight] // with messages that no worker was given
+	unpacking   int           // flights whose packs workers decode just now
 	through     []*flight     // waiting for the settler
 	lanes       *lanes        // what waits for each other, in place of waiting; nil: nothing does
 	closed      bool          // nothing is begun any more
@@ -75,19 +76,30 @@ func (t *tracker) room(workers int) room {
 	return r
 }
 
-// begin gives out the next message. Those that are judged already, and those of entries that were lost, are passed over.
+// maxUnpacking bounds the packs that are decoded at a time: more would only be begun sooner than those before them are through, and decoding
+// takes no longer than reading, which one goroutine does.
+const maxUnpacking = 2
+
+// begin gives out the next message, or a pack that is to be decoded first. Those that are judged already, and those of entries that were lost, are
+// passed over.
 func (t *tracker) begin() (turn, bool) {
 	if t.lanes != nil {
 		return t.beginLane()
 	}
 	for t.waiting.count > 0 {
 		f := t.waiting.first()
-		for f.next < len(f.messages) && !f.dropped {
-			m := &f.messages[f.next]
-			f.next++
-			if m.fate == fateOpen {
-				m.running = true
-				return turn{f, m}, true
+		switch {
+		case f.dropped:
+		case f.pack != nil && t.unpacking == maxUnpacking:
+			return turn{}, false
+		case f.pack != nil:
+			t.unpacking++
+			t.waiting.pop()
+			return turn{f: f}, true
+		default:
+			if m := f.claim(); m != nil {
+				f.begun = true
+				return turn{f: f, m: m}, true
 			}
 		}
 		t.waiting.pop()
@@ -99,6 +111,8 @@ func (t *tracker) begin() (turn, bool) {
 // one that is parked behind it.
 func (t *tracker) finish(w turn, err error) (o outcome, through bool) {
 	before := len(t.through)
+	w.f.left -= w.done
+	w.f.done += int32(w.done)
 	o = t.judge(w, err)
 	if t.lanes != nil {
 		if w.m.lane != nil && w.f.here && w.f.left > 0 {
@@ -111,6 +125,9 @@ func (t *tracker) finish(w turn, err error) (o outcome, through bool) {
 
 // isThrough lets a flight wait for the settler.
 func (t *tracker) isThrough(f *flight) {
+	if int(f.done) == f.n {
+		f.messages = nil // they are garbage, and the settler need not look at them
+	}
 	t.through = append(t.through, f)
 	if t.lanes != nil {
 		t.lanes.letGo(f)
@@ -119,7 +136,7 @@ func (t *tracker) isThrough(f *flight) {
 
 func (t *tracker) judge(w turn, err error) (o outcome) {
 	f, m := w.f, w.m
-	m.running = false
+	m.idle.Store(true)
 	switch {
 	case f.dropped:
 		f.left--
@@ -140,6 +157,9 @@ func (t *tracker) judge(w turn, err error) (o outcome) {
 			if permanent(err) {
 				m.death.cause = deadPermanent
 			}
+		}
+		if m.fate == fateDone && len(m.outputs) == 0 {
+			f.done++
 		}
 		if m.fate == fateAgain {
 			m.death = &death{reason: clip(err.Error())}
@@ -182,8 +202,8 @@ func (t *tracker) forget(f *flight) bool {
 		t.lanes.letGo(f)
 	}
 	t.flights.remove(f)
-	t.messages -= len(f.messages)
-	t.ended += len(f.messages)
+	t.messages -= f.n
+	t.ended += f.n
 	t.bytes -= f.weight
 	if f.suspect {
 		t.suspects--

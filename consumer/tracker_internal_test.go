@@ -29,9 +29,28 @@ func leasedEntry(n, deliveries int, poison ...bool) tier.Leased {
 	return l
 }
 
+// leasedPack is an entry whose pack was not decoded yet, and cannot be when it is damaged.
+func leasedPack(t require.TestingT, at, n int, damaged bool) tier.Leased {
+	var body []byte
+	for range n {
+		var err error
+		body, err = codec.AppendMessage(body, &codec.Message{Type: "t"})
+		require.NoError(t, err)
+	}
+	if damaged {
+		body[len(body)-1] = 0xc1
+	}
+	src, err := codec.AppendPack(nil, n, body, codec.NoCompression)
+	require.NoError(t, err)
+	p, ok := codec.Identity{Brand: "ORD"}.Pack(codec.Entry{ID: entryAt(at), Fields: []string{codec.FieldPack, string(src)}})
+	require.True(t, ok)
+	return tier.Leased{Entry: entryAt(at), Deliveries: 1, Pack: &p}
+}
+
 // twin is the tracker as one would write it with no thought of cost: every message has a state, and all else follows.
 type twin struct {
 	entries   []*twinEntry // in the order of fetching
+	queue     []*twinEntry // in the order of beginning
 	released  []codec.EntryID
 	closed    bool
 	interrupt bool
@@ -53,6 +72,9 @@ type twinEntry struct {
 	messages []twinState
 	gone     bool
 	taken    bool // by the settler
+	packed   bool // not decoded yet
+	damaged  bool
+	weight   int // messages, as it was said at first
 }
 
 func (e *twinEntry) count(s twinState) (n int) {
@@ -88,7 +110,8 @@ func (w *twin) find(id codec.EntryID) *twinEntry {
 }
 
 func (w *twin) drop(id codec.EntryID) {
-	w.entries = slices.DeleteFunc(w.entries, func(e *twinEntry) bool { return e.id == id })
+	is := func(e *twinEntry) bool { return e.id == id }
+	w.entries, w.queue = slices.DeleteFunc(w.entries, is), slices.DeleteFunc(w.queue, is)
 }
 
 func (w *twin) unrelease(id codec.EntryID) {
@@ -100,7 +123,7 @@ func TestTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 12
 		tr, w := newTracker(t.Context(), limit, 1<<30, policy{base: time.Second, longest: time.Minute}, None), &twin{}
-		var running []turn
+		var running, unpacking []turn
 		var settling []*flight
 		ids := 0
 		now := time.UnixMilli(0)
@@ -108,11 +131,7 @@ func TestTracker(t *testing.T) {
 		anyID := func(name string) codec.EntryID {
 			return entryAt(rapid.IntRange(0, ids).Draw(t, name))
 		}
-		finish := func(err error) {
-			if len(running) == 0 {
-				t.Skip("nothing runs")
-			}
-			i := rapid.IntRange(0, len(running)-1).Draw(t, "which")
+		finish := func(err error, i int) {
 			r := running[i]
 			running = slices.Delete(running, i, i+1)
 			o, through := tr.finish(r, err)
@@ -134,6 +153,12 @@ func TestTracker(t *testing.T) {
 			require.Equal(t, want, o)
 			require.Equal(t, e.through(), through)
 		}
+		finishAny := func(err error) {
+			if len(running) == 0 {
+				t.Skip("nothing runs")
+			}
+			finish(err, rapid.IntRange(0, len(running)-1).Draw(t, "which"))
+		}
 
 		t.Repeat(map[string]func(*rapid.T){
 			"take new": func(t *rapid.T) {
@@ -145,6 +170,58 @@ func TestTracker(t *testing.T) {
 					w.take(&l)
 				}
 				tr.take(batch)
+			},
+			"take new pack": func(t *rapid.T) {
+				ids++
+				l := leasedPack(t, ids, rapid.IntRange(1, min(4, ids+1)).Draw(t, "messages"), rapid.IntRange(0, 3).Draw(t, "damaged") == 0)
+				w.take(&l)
+				e := w.entries[len(w.entries)-1]
+				e.damaged = codec.Unpack(l.Pack, func(r *codec.Record) *codec.Record { return r })[0].Err != nil
+				tr.takeNew([]tier.Leased{l})
+			},
+			"unpack": func(t *rapid.T) {
+				if len(unpacking) == 0 {
+					t.Skip("nothing is unpacked")
+				}
+				f := unpacking[0].f
+				unpacking = unpacking[1:]
+				first, ok := tr.unpacked(f, tr.unpack(f.pack, nil))
+				if f.dropped {
+					require.False(t, ok)
+					return
+				}
+				e := w.find(f.entry)
+				e.packed = false
+				if e.damaged {
+					e.messages = []twinState{twinPoison}
+				} else if w.closed {
+					w.cut(e)
+				}
+				w.queue = slices.Insert(w.queue, 0, e)
+				require.Equal(t, e.messages[0] == twinWaiting, ok)
+				if ok {
+					require.Equal(t, codec.Position{Entry: e.id}, first.m.Position)
+					e.messages[0] = twinRunning
+					running = append(running, first)
+				}
+			},
+			"go on": func(t *rapid.T) { // without the tracker
+				if len(running) == 0 {
+					t.Skip("nothing runs")
+				}
+				r := running[0]
+				next, ok := r.follow()
+				e := w.find(r.f.entry)
+				more := !r.f.dropped && len(e.messages) > 1 && slices.Contains(e.messages, twinWaiting)
+				require.Equal(t, more, ok)
+				if !ok {
+					finish(nil, 0)
+					return
+				}
+				at := slices.Index(e.messages, twinWaiting)
+				require.Equal(t, at, next.m.Position.Index)
+				e.messages[r.m.Position.Index], e.messages[at] = twinOK, twinRunning
+				running[0] = next
 			},
 			"take again": func(t *rapid.T) { // an own one, in flight or released
 				l := leasedEntry(int(anyID("entry").Seq), 2, false, true, false)
@@ -162,35 +239,42 @@ func TestTracker(t *testing.T) {
 				l := leasedEntry(int(anyID("entry").Seq), 1, false, false)
 				w.drop(l.Entry)
 				w.take(&l)
-				var want []*handling
+				var want []*message
 				for _, r := range running {
 					if r.f == tr.flights.of(l.Entry) {
-						want = append(want, &r.m.ctx)
+						want = append(want, r.m)
 					}
 				}
-				_, contexts := tr.takeNew([]tier.Leased{l})
-				require.ElementsMatch(t, want, contexts)
+				_, begun := tr.takeNew([]tier.Leased{l})
+				require.ElementsMatch(t, want, begun)
 			},
 			"begin": func(t *rapid.T) {
 				begun, ok := tr.begin()
 				var want *twinEntry
 				index := -1
-				for _, e := range w.entries {
+				for _, e := range w.queue {
 					if index = slices.Index(e.messages, twinWaiting); index >= 0 {
 						want = e
 						break
 					}
 				}
-				if want == nil {
+				if want == nil || want.packed && len(unpacking) == maxUnpacking {
 					require.False(t, ok)
+					return
+				}
+				if want.packed {
+					require.Equal(t, want.id, begun.f.entry)
+					require.Nil(t, begun.m)
+					w.queue = slices.DeleteFunc(w.queue, func(e *twinEntry) bool { return e == want })
+					unpacking = append(unpacking, begun)
 					return
 				}
 				require.Equal(t, codec.Position{Entry: want.id, Index: index}, begun.m.Position)
 				want.messages[index] = twinRunning
 				running = append(running, begun)
 			},
-			"succeed": func(*rapid.T) { finish(nil) },
-			"fail":    func(*rapid.T) { finish(errBroken) },
+			"succeed": func(*rapid.T) { finishAny(nil) },
+			"fail":    func(*rapid.T) { finishAny(errBroken) },
 			"collect": func(t *rapid.T) {
 				var by, want [verdicts][]codec.EntryID
 				var got [verdicts][]*flight
@@ -264,16 +348,16 @@ func TestTracker(t *testing.T) {
 					ids++
 					stranger = []tier.Held{{Entry: entryAt(ids), Deliveries: 1}}
 				}
-				lost, contexts, unknown := tr.reconcile(append(held, stranger...))
+				lost, begun, unknown := tr.reconcile(append(held, stranger...))
 				require.ElementsMatch(t, wantLost, entriesOf(lost))
 				require.Equal(t, stranger, unknown)
-				var wantContexts []*handling
+				var wantRunning []*message
 				for _, r := range running {
 					if slices.Contains(wantLost, r.f.entry) && slices.Contains(lost, r.f) {
-						wantContexts = append(wantContexts, &r.m.ctx)
+						wantRunning = append(wantRunning, r.m)
 					}
 				}
-				require.ElementsMatch(t, wantContexts, contexts)
+				require.ElementsMatch(t, wantRunning, begun)
 			},
 			"close": func(t *rapid.T) {
 				if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
@@ -303,7 +387,13 @@ func entriesOf(fs []*flight) (out []codec.EntryID) {
 }
 
 func (w *twin) take(l *tier.Leased) {
-	e := &twinEntry{id: l.Entry}
+	e := &twinEntry{id: l.Entry, weight: l.Messages()}
+	if l.Pack != nil {
+		e.packed, e.messages = true, make([]twinState, l.Messages())
+		if w.closed {
+			w.cut(e)
+		}
+	}
 	for i := range l.Records {
 		state := twinWaiting
 		switch {
@@ -315,32 +405,36 @@ func (w *twin) take(l *tier.Leased) {
 		e.messages = append(e.messages, state)
 	}
 	w.unrelease(l.Entry)
-	w.entries = append(w.entries, e)
+	w.entries, w.queue = append(w.entries, e), append(w.queue, e)
 }
 
 func (w *twin) close(which func(*twinEntry) bool) {
 	w.closed = true
 	for _, e := range w.entries {
-		if e.count(twinWaiting) == 0 || !which(e) {
-			continue
+		if unpacking := e.packed && !slices.Contains(w.queue, e); !unpacking && e.count(twinWaiting) > 0 && which(e) {
+			w.cut(e)
 		}
-		for i, s := range e.messages {
-			if s == twinWaiting {
-				e.messages[i] = twinCut
-			}
+	}
+}
+
+func (w *twin) cut(e *twinEntry) {
+	for i, s := range e.messages {
+		if s == twinWaiting {
+			e.messages[i] = twinCut
 		}
 	}
 }
 
 func (w *twin) compare(t *rapid.T, tr *tracker, limit int, running []turn) {
-	messages := 0
+	messages, weight := 0, 0
 	var ids []codec.EntryID
 	for _, e := range w.entries {
 		messages += len(e.messages)
+		weight += e.weight
 		ids = append(ids, e.id)
 	}
 	require.Equal(t, messages, tr.messages)
-	require.Equal(t, messages*perMessage, tr.bytes)
+	require.Equal(t, weight*perMessage, tr.bytes)
 	require.ElementsMatch(t, ids, tr.entries())
 	require.Len(t, tr.released, len(w.released))
 	for _, p := range w.released {

@@ -10,13 +10,22 @@ import (
 // Leased is an entry that its reader has to settle before the lease ends.
 type Leased struct {
 	Entry      codec.EntryID
-	Records    []codec.Record // one, or those of a pack, in order
+	Records    []codec.Record // one, or those of a pack, in order; none where there is a Pack
+	Pack       *codec.Pack    // that is not decoded yet, of a reader that leaves that to others; nil: there are Records
 	Deliveries int            // this one included, 1 at first
 	Crashes    int            // of an entry with Open: deliveries since it was parked that did not end
 	Open       []Open         // of Records, one for one, when others of the pack are done, or one has an attempt of its own; nil: all are at attempt Deliveries
 	Bytes      int            // of the fields and values of the whole entry
 	Terms      *Terms         // what its sender asks for; nil: nothing
 	Replay     bool           // it is older than the live part of the log; only exclusive sources know
+}
+
+// Messages is how many there are, or of a Pack how many it says it has.
+func (l *Leased) Messages() int {
+	if l.Pack != nil {
+		return l.Pack.Len()
+	}
+	return len(l.Records)
 }
 
 // Terms are what the sender of a message asks of whoever handles it. What is 0 is left to the consumer.

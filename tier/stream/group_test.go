@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -17,8 +18,27 @@ import (
 // drain reads what a member is given, to the end, and settles it. It returns the keys of the messages.
 func (f *fixture) drain(m *stream.Member) (keys []string) {
 	f.t.Helper()
+	return f.drainBy(m, m.Read)
+}
+
+// unpacking is a member's way to read that leaves its packs, which are decoded here.
+func unpacking(m *stream.Member) func(context.Context, int, time.Duration) ([]tier.Leased, error) {
+	m.LeavePacks()
+	return func(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
+		leased, err := m.ReadAgain(ctx, n, wait)
+		for i := range leased {
+			if l := &leased[i]; l.Pack != nil {
+				l.Records = codec.Unpack(l.Pack, func(r *codec.Record) *codec.Record { return r })
+			}
+		}
+		return leased, err
+	}
+}
+
+func (f *fixture) drainBy(m *stream.Member, read func(context.Context, int, time.Duration) ([]tier.Leased, error)) (keys []string) {
+	f.t.Helper()
 	for {
-		leased, err := m.Read(f.ctx, 100, 0)
+		leased, err := read(f.ctx, 100, 0)
 		require.NoError(f.t, err)
 		if len(leased) == 0 {
 			return keys
@@ -75,14 +95,16 @@ func TestGroupStarts(t *testing.T) {
 					{"1970", stream.FromTime(time.Unix(0, 0)), []string{"a", "b", "c", "d", "e", "f", "g", "h"}},
 					{"before 1970", stream.FromTime(time.Time{}), []string{"a", "b", "c", "d", "e", "f", "g", "h"}},
 				}
-				groups := make([]*stream.Group, len(tests))
-				for i, tt := range tests {
-					groups[i] = f.group(fmt.Sprint("g", i), tt.start, 0)
+				groups := make([]*stream.Group, 2*len(tests))
+				for i := range groups {
+					groups[i] = f.group(fmt.Sprint("g", i), tests[i/2].start, 0)
 					require.NoError(t, groups[i].Create(f.ctx))
 				}
 				f.keyed(w, "new")
 				for i, tt := range tests {
-					require.Equal(t, append(tt.want, "new"), f.drain(f.join(groups[i])), tt.name)
+					require.Equal(t, append(tt.want, "new"), f.drain(f.join(groups[2*i])), tt.name)
+					leaves := f.join(groups[2*i+1])
+					require.Equal(t, append(tt.want, "new"), f.drainBy(leaves, unpacking(leaves)), "%s, packs are left", tt.name)
 				}
 				infos, err := stream.Groups(f.ctx, f.client, f.address)
 				require.NoError(t, err)
@@ -319,34 +341,45 @@ func TestGroupReset(t *testing.T) {
 // TestGroupResetIsSeenByMembers: members that joined at a start inside a pack get whole packs after a reset to an earlier
 // one, and messages from the new start on after one to a later one.
 func TestGroupResetIsSeenByMembers(t *testing.T) {
-	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
-		f := setUp(t, s)
-		w := f.writer(stream.WriterConfig{Pack: 3})
-		ids := f.keyed(w, "a", "b", "c", "d", "e", "f", "g", "h", "i")
-		g := f.group("g", stream.FromID(ids[4]), 0)
-		m := f.join(g)
-		require.Equal(t, []string{"e", "f", "g", "h", "i"}, f.drain(m))
-		_, err := g.Reset(f.ctx, stream.Head())
-		require.NoError(t, err)
+	for name, leaves := range map[string]bool{"packs are decoded": false, "packs are left": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) { groupResetIsSeen(t, s, leaves) })
+		})
+	}
+}
 
-		// A member that was not refused yet reads, too.
-		leased, err := m.Read(f.ctx, 2, 0)
-		require.NoError(t, err)
-		require.Equal(t, []string{"a", "b", "c"}, keysOf(leased[0].Records))
-		require.Equal(t, []string{"d", "e", "f"}, keysOf(leased[1].Records))
-		_, err = m.Settle(f.ctx, entriesOf(leased))
-		require.ErrorIs(t, err, tier.ErrFenced)
-		held, err := m.Sync(f.ctx)
-		require.NoError(t, err)
-		require.Len(t, held, 2)
-		require.Equal(t, []string{"g", "h", "i"}, f.drain(m))
+func groupResetIsSeen(t *testing.T, s *tiertest.Server, leaves bool) {
+	f := setUp(t, s)
+	w := f.writer(stream.WriterConfig{Pack: 3})
+	ids := f.keyed(w, "a", "b", "c", "d", "e", "f", "g", "h", "i")
+	g := f.group("g", stream.FromID(ids[4]), 0)
+	m := f.join(g)
+	read := m.Read
+	if leaves {
+		read = unpacking(m)
+	}
+	require.Equal(t, []string{"e", "f", "g", "h", "i"}, f.drainBy(m, read))
+	_, err := g.Reset(f.ctx, stream.Head())
+	require.NoError(t, err)
 
-		_, err = g.Reset(f.ctx, stream.FromID(ids[7]))
-		require.NoError(t, err)
-		_, err = m.Sync(f.ctx)
-		require.NoError(t, err)
-		require.Equal(t, []string{"h", "i"}, f.drain(m))
-	})
+	// A member that was not refused yet reads, too.
+	leased, err := read(f.ctx, 2, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b", "c"}, keysOf(leased[0].Records))
+	require.Equal(t, []string{"d", "e", "f"}, keysOf(leased[1].Records))
+	_, err = m.Settle(f.ctx, entriesOf(leased))
+	require.ErrorIs(t, err, tier.ErrFenced)
+	held, err := m.Sync(f.ctx)
+	require.NoError(t, err)
+	require.Len(t, held, 2)
+	require.Equal(t, []string{"g", "h", "i"}, f.drainBy(m, read))
+
+	_, err = g.Reset(f.ctx, stream.FromID(ids[7]))
+	require.NoError(t, err)
+	_, err = m.Sync(f.ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"h", "i"}, f.drainBy(m, read))
 }
 
 // TestGroupOfAnotherProgram: a group that was made by XGROUP CREATE is joined as it is: where it stands, whole packs.

@@ -15,8 +15,11 @@ type fetch struct {
 	tier.Page
 	leased  []tier.Leased
 	records []codec.Record
-	had     int  // messages, the last time
-	on      bool // see Owner.ReadOn
+	packs   []codec.Pack // that were not decoded
+	had     int          // messages, the last time
+	on      bool         // see Owner.ReadOn
+
+	leavesPacks bool
 }
 
 // maxKept is how many records a fetch makes room for that are none of plain entries: a pack of more has memory of its own.
@@ -28,6 +31,7 @@ func (f *fetch) clear() {
 	f.Entries = f.Entries[:0]
 	clear(f.leased)
 	clear(f.records)
+	clear(f.packs)
 }
 
 // leased decodes entries.
@@ -56,25 +60,51 @@ func (p *place) decode(ctx context.Context, f *fetch, deliveries map[codec.Entry
 	f.leased = slices.Grow(f.leased[:0], len(f.Entries))
 	f.records = slices.Grow(f.records[:0], max(min(f.had, maxKept), len(f.Entries)))
 	f.had = 0
+	id := p.identity()
+	if f.leavesPacks {
+		f.packs = slices.Grow(f.packs[:0], len(f.Entries)) // they do not move
+	}
 	for _, e := range f.Entries {
-		records := f.keep(p.records(f.records[len(f.records):], e))
-		if len(records) > 1 && records[0].Addr.Compare(start) < 0 && !asked {
+		l := tier.Leased{Entry: e.ID, Deliveries: 1, Bytes: bytesOf(e)}
+		var first codec.EntryID
+		if l.Pack = f.leave(id, e); l.Pack != nil {
+			first = l.Pack.First()
+		} else {
+			l.Records = f.keep(p.records(f.records[len(f.records):], e))
+			first = l.Records[0].Addr
+		}
+		if l.Messages() > 1 && first.Compare(start) < 0 && !asked {
 			asked = true // the group may have been reset since
 			var err error
 			if start, err = ask(ctx); err != nil {
 				return err
 			}
 		}
-		for len(records) > 1 && records[0].Addr.Compare(start) < 0 {
-			records = records[1:]
+		if l.Pack != nil {
+			l.Pack.LeaveOut(start)
 		}
-		l := tier.Leased{Entry: e.ID, Records: records, Deliveries: 1, Bytes: bytesOf(e)}
+		for len(l.Records) > 1 && l.Records[0].Addr.Compare(start) < 0 {
+			l.Records = l.Records[1:]
+		}
 		if n, ok := deliveries[e.ID]; ok {
 			l.Deliveries = n
 		}
 		f.leased = append(f.leased, l)
 	}
 	return nil
+}
+
+// leave is the pack in an entry, if packs are left as they are; nil: there is none.
+func (f *fetch) leave(id codec.Identity, e codec.Entry) *codec.Pack {
+	if !f.leavesPacks {
+		return nil
+	}
+	p, ok := id.Pack(e)
+	if !ok {
+		return nil
+	}
+	f.packs = append(f.packs, p)
+	return &f.packs[len(f.packs)-1]
 }
 
 // keep takes in the records that were appended to the free end of the memory, unless there was no room for them.

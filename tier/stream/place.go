@@ -169,15 +169,19 @@ func (p *place) waits(entries []codec.Entry) error {
 	return nil
 }
 
-// records decodes an entry, after identify. Of a stream that nobody declared, every entry is foreign. Raw fields are
-// copied, so that an entry that is kept does not keep its neighbours.
-func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
-	var id codec.Identity
+// identity is that of the stream, as far as it is known: none of one that nobody declared.
+func (p *place) identity() (id codec.Identity) {
 	if known := p.declared.Load(); known != nil {
 		id = known.Identity
 	}
+	return id
+}
+
+// records decodes an entry, after identify. Of a stream that nobody declared, every entry is foreign. Raw fields are
+// copied, so that an entry that is kept does not keep its neighbours.
+func (p *place) records(dst []codec.Record, e codec.Entry) []codec.Record {
 	before := len(dst)
-	dst = id.Records(dst, e)
+	dst = p.identity().Records(dst, e)
 	for i := range dst[before:] {
 		r := &dst[before+i]
 		r.Fields = slices.Clone(r.Fields)

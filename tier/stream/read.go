@@ -26,6 +26,10 @@ func (m *Member) ReadAgain(ctx context.Context, n int, wait time.Duration) ([]ti
 	return leased, err
 }
 
+// LeavePacks has packs left as they are by ReadAgain and ReadAhead from now on, for who decodes them where they are handled: see Pack of
+// tier.Leased. It comes before the first of these.
+func (m *Member) LeavePacks() { m.again.leavesPacks = true }
+
 // ReadAhead is ReadAgain of who knows what it wants next: when entries begin to come, next is called, and as many more as it says are asked
 // for, so that the server is at work while these are decoded and handled. More tells that some were. The next ReadAhead brings
 // those in place of others, and waits as it is told to if there are none. After an error nothing is on its way.

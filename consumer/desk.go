@@ -152,7 +152,7 @@ func (d *desk) next() (turn, bool) {
 		if len(d.t.through) > 0 {
 			signal(d.through)
 		}
-		d.wake(len(messages)) // for the others, or for another pack
+		d.wake(len(messages)) // of these, or of another pack
 		if ok {
 			return w, true
 		}

@@ -45,8 +45,8 @@
 //
 // Config.Order says which messages wait for each other:
 //
-//   - [None], the default: none. Messages are begun in the order in which they were fetched, on several workers, but of packs two
-//     side by side, and failed ones come back later.
+//   - [None], the default: none. Messages are begun in the order in which they were fetched, on several workers, and failed
+//     ones come back later.
 //   - [ByKey]: those of one key are handled in the order of their positions, one at a time; other keys go on. Messages without
 //     a key wait for nobody.
 //   - [Strict]: all of them, one at a time.

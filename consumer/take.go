@@ -143,7 +143,7 @@ func (m *message) record() *codec.Record { return &m.Record }
 // unpacked puts the messages of a pack in its place, and gives out the first of them, if any is to be begun: others may help its worker with
 // the rest before they decode another.
 func (t *tracker) unpacked(f *flight, messages []message) (turn, bool) {
-	t.unpacking--
+	t.unpacking = false
 	if f.pack = nil; !f.here {
 		return turn{}, false // it was lost meanwhile
 	}

@@ -31,7 +31,7 @@ type tracker struct {
 	ended       int           // messages of all flights that are none any more
 	bytes       int           // that they weigh
 	waiting     fifo[*flight] // with messages that no worker was given
-	unpacking   int           // flights whose packs workers decode just now
+	unpacking   bool          // a worker decodes a pack just now
 	through     []*flight     // waiting for the settler
 	lanes       *lanes        // what waits for each other, in place of waiting; nil: nothing does
 	closed      bool          // nothing is begun any more
@@ -76,12 +76,8 @@ func (t *tracker) room(workers int) room {
 	return r
 }
 
-// maxUnpacking bounds the packs that are decoded at a time: more would only be begun sooner than those before them are through, and decoding
-// takes no longer than reading, which one goroutine does.
-const maxUnpacking = 2
-
-// begin gives out the next message, or a pack that is to be decoded first. Those that are judged already, and those of entries that were lost, are
-// passed over.
+// begin gives out the next message, or a pack that is to be decoded first: one at a time, so that packs are begun in their order, and the other
+// workers wait, which lets the fetch loop run. Messages that are judged already, and those of entries that were lost, are passed over.
 func (t *tracker) begin() (turn, bool) {
 	if t.lanes != nil {
 		return t.beginLane()
@@ -90,10 +86,10 @@ func (t *tracker) begin() (turn, bool) {
 		f := t.waiting.first()
 		switch {
 		case f.dropped:
-		case f.pack != nil && t.unpacking == maxUnpacking:
+		case f.pack != nil && t.unpacking:
 			return turn{}, false
 		case f.pack != nil:
-			t.unpacking++
+			t.unpacking = true
 			t.waiting.pop()
 			return turn{f: f}, true
 		default:

@@ -192,6 +192,32 @@ func TestShortWayLaneGone(t *testing.T) {
 	s.taken(1, func() { s.none(s.me) })
 }
 
+// TestShortWayClockBack: with the server's clock put back by an hour, jobs that are enqueued keep their order behind those that are there; a lane that was
+// emptied begins anew with lower ids, whose jobs a settle that is repeated leaves alone.
+func TestShortWayClockBack(t *testing.T) {
+	s := newShort(t, tiertest.Shared(t, tiertest.Valkey))
+	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+	s.do("XSETID", s.queue.LaneKey("a"), ahead+"-0")
+	for range 2 {
+		s.ids = append(s.ids, s.enqueue("a", "a")...)
+	}
+	s.taken(2, func() { s.mine = append(append(s.mine, s.read(s.me, 8)...), s.read(s.me, 4)...) })
+	require.Equal(t, s.ids, idsOf(s.mine))
+	old := s.mine
+	s.settle(s.me, old...)
+	require.Equal(t, "0", s.text("EXISTS", s.queue.LaneKey("a")))
+
+	s.ids = s.enqueue("a", "a")
+	require.Less(t, s.last(), ahead)
+	s.mine = s.read(s.me, 2)
+	require.Equal(t, s.ids, idsOf(s.mine))
+	n, err := s.me.Settle(s.ctx, entriesOf(old))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	s.settle(s.me, s.mine...)
+	s.gone(s.ids...)
+}
+
 // TestShortWayFenced: of what another has taken over a member settles nothing, and is given nothing, before it has asked what is left to it.
 func TestShortWayFenced(t *testing.T) {
 	s := newShort(t, tiertest.Shared(t, tiertest.Valkey))

@@ -111,14 +111,19 @@ func TestDueInTime(t *testing.T) {
 func TestPartOfAPackIsDue(t *testing.T) {
 	tiertest.EachServer(t, func(t *testing.T, s *tiertest.Server) {
 		f := setUp(t, s)
-		f.keyed(f.writer(stream.WriterConfig{Pack: 3}), "a", "b", "c")
+		f.keyed(f.writer(stream.WriterConfig{Pack: 3}), "a", "b", "c", "a", "b", "c")
 		m := f.join(f.group("g", stream.Head(), lease))
-		leased := f.read(m, 1)[0]
-		require.NoError(t, m.Commit(f.ctx, []tier.Ending{{Entry: leased.Entry, Deliveries: 1, Open: []tier.Open{{Index: 0, Attempt: 1, Delay: time.Hour}, {Index: 2, Attempt: 1}}}}))
-		again := f.due(m)
-		require.Equal(t, []attempt{{"a", 2}, {"c", 2}}, attempts(again))
-		require.InDelta(t, time.Hour, again.Open[0].Delay, float64(time.Minute))
-		require.Zero(t, again.Open[1].Delay)
+		for _, delays := range [][2]time.Duration{{time.Hour, 0}, {0, time.Hour}} {
+			leased := f.read(m, 1)[0]
+			require.NoError(t, m.Commit(f.ctx, []tier.Ending{{
+				Entry: leased.Entry, Deliveries: 1, Open: []tier.Open{{Index: 0, Attempt: 1, Delay: delays[0]}, {Index: 2, Attempt: 1, Delay: delays[1]}},
+			}}))
+			again := f.due(m)
+			require.Equal(t, []attempt{{"a", 2}, {"c", 2}}, attempts(again))
+			for k, delay := range delays {
+				require.InDelta(t, delay, again.Open[k].Delay, float64(time.Minute))
+			}
+		}
 	})
 }
 

@@ -69,6 +69,17 @@ func (s *Script) AllowsOOM() bool {
 // Digest is what a server knows the script by.
 func (s *Script) Digest() string { return s.sha }
 
+// Code is the source without lines of comments and without indents, for who sends it each time: the server makes a digest of all that it is sent.
+func (s *Script) Code() string {
+	var code strings.Builder
+	for line := range strings.Lines(s.Source) {
+		if line = strings.TrimLeft(line, " "); !strings.HasPrefix(line, "--") {
+			code.WriteString(line)
+		}
+	}
+	return code.String()
+}
+
 // Call is one run of a script. All keys share one slot.
 type Call struct {
 	Script *Script

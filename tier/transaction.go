@@ -6,17 +6,21 @@ import (
 	"fmt"
 )
 
-// Transaction runs commands all or none, and only if keys are as they were when they were last looked at: WATCH and MULTI on a
-// connection of its own. A script could compare first, but what it is given goes through Lua, which makes a text of it and hashes that byte by byte.
+// Transaction runs commands all or none: MULTI on a connection of its own. A script could do that too, but what it is given goes through Lua,
+// which makes a text of it and hashes that byte by byte. A transaction is there to save work, not to be relied on: Exec may always say that it has
+// not run, and the caller runs the scripts that it stands for.
 //
-// Who runs one looks for the next one with it, so that while nobody else writes to the keys each takes one round trip. A
-// transaction is there to save work, not to be relied on: Exec may always say that it has not run, and the caller runs the
-// scripts that it stands for.
+// It runs only if keys are as they were when they were last looked at, which Open does: who runs one looks for the next one with it, so that while
+// nobody else writes to the keys each takes one round trip. Or its last command looks, and what it is to run is handed over by Hand, before it is
+// known whether it shall: so two that take turns keep a server busy, and no command ever goes out behind a MULTI of which the server
+// has not said that it holds.
 type Transaction struct {
 	dedicated // while it is open
 	key       string
 	look      []byte // what opens it, encoded
-	seen      int    // how many replies that has
+	seen      int    // how many replies that has before that of MULTI
+	handed    int    // commands that the server holds
+	started   int    // of these, that it was told to run; 0: none
 }
 
 // Transaction makes one. It sends nothing. The connection ends when it is not used for a while, or with the client.
@@ -28,30 +32,90 @@ func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.current()
-	ctx, cancel := t.client.deadline(ctx)
-	defer cancel()
-	t.key, t.seen = watch[0], len(look)
 	again := t.conn != nil
 	t.look = t.look[:0]
-	t.look = AppendCommand(t.look, append([]string{"WATCH"}, watch...)...)
-	for _, words := range look {
+	for _, words := range append([][]string{append([]string{"WATCH"}, watch...)}, look...) {
 		t.look = AppendCommand(t.look, words...)
 	}
 	t.look = AppendCommand(t.look, "MULTI")
-	if err := t.connect(ctx, t.key); err != nil {
-		return nil, Wrap("WATCH", t.key, err)
+	t.seen = 1 + len(look)
+	var first []byte
+	if again { // what it has seen is of no use any more
+		first = AppendCommand(nil, "DISCARD")
+	}
+	return t.open(ctx, watch[0], first)
+}
+
+// Hand hands commands on keys of the given one's slot over, so many as write returns, for the next Exec to run; one that watches nothing is opened first, where
+// none is open. An error says that none of them runs.
+func (t *Transaction) Hand(ctx context.Context, key string, write func(*Conn) int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current(); t.conn == nil {
+		t.look, t.seen = AppendCommand(t.look[:0], "MULTI"), 0
+		if _, err := t.open(ctx, key, nil); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := t.client.deadline(ctx)
+	defer cancel()
+	defer t.conn.Within(ctx)()
+	t.handed += write(t.conn)
+	if err := t.conn.Flush(); err != nil {
+		t.drop()
+		return t.failed(ctx, "MULTI", key, err)
+	}
+	t.rest()
+	return nil
+}
+
+// Start has what was handed over run, before Exec waits for it. An error is Exec's to tell.
+func (t *Transaction) Start(ctx context.Context) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current(); t.conn == nil {
+		return
+	}
+	ctx, cancel := t.client.deadline(ctx)
+	defer cancel()
+	defer t.conn.Within(ctx)()
+	if t.start() != nil {
+		t.drop()
+	}
+}
+
+func (t *Transaction) start() error {
+	t.started, t.handed = t.handed, 0
+	t.conn.Send(AppendCommand(nil, "EXEC"))
+	t.conn.Send(t.look)
+	return t.conn.Flush()
+}
+
+// Discard gives up what was handed over.
+func (t *Transaction) Discard() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.started = 0
+	t.drop()
+}
+
+// open sends first, whose reply is of no interest, and what opens a transaction.
+func (t *Transaction) open(ctx context.Context, key string, first []byte) ([]any, error) {
+	ctx, cancel := t.client.deadline(ctx)
+	defer cancel()
+	t.key, t.handed, t.started = key, 0, 0
+	if err := t.connect(ctx, key); err != nil {
+		return nil, Wrap("MULTI", key, err)
 	}
 	if t.client.closed.Load() {
 		t.drop()
-		return nil, &Error{Op: "WATCH", Key: t.key, Class: ErrClosed, Err: errors.New("the client was closed")}
+		return nil, &Error{Op: "MULTI", Key: key, Class: ErrClosed, Err: errors.New("the client was closed")}
 	}
 	defer t.conn.Within(ctx)()
-	if again { // what it has seen is of no use any more
-		t.conn.Send(AppendCommand(nil, "DISCARD"))
-	}
+	t.conn.Send(first)
 	t.conn.Send(t.look)
 	err := t.conn.Flush()
-	if err == nil && again {
+	if err == nil && first != nil {
 		_, err = t.conn.Skip()
 	}
 	var seen []any
@@ -60,20 +124,26 @@ func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string
 	}
 	if err != nil {
 		t.drop()
-		return nil, t.failed(ctx, "WATCH", t.key, err)
+		return nil, t.failed(ctx, "MULTI", key, err)
 	}
 	t.rest()
 	return seen, nil
 }
 
-// Exec sends the commands that write writes, so many as it returns, then does what can be done while the server works, and reads
-// their replies with read, one after another, when all have run: one that the server refused when it ran is a Refusal, which is read's to
+// Exec runs the commands that were handed over and those that write writes, so many as it returns, then does what can be done while the server works,
+// and reads their replies with read, one after another, when all have run: one that the server refused when it ran is a Refusal, which is read's to
 // judge. Ran false without an error says that none had an effect. Seen are the replies of the next look; nil when the transaction is not
 // open any more. The error is that of a call.
 func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile func(), read func(c *Conn, i int) error) (seen []any, ran bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current(); t.conn == nil {
+	t.current()
+	n := t.started
+	t.started = 0
+	switch {
+	case t.conn == nil && n > 0: // it may have run
+		return nil, false, t.failed(ctx, "EXEC", t.key, errSwitched)
+	case t.conn == nil:
 		return nil, false, nil
 	}
 	ctx, cancel := t.client.deadline(ctx)
@@ -85,10 +155,12 @@ func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile
 			t.drop()
 		}
 	}()
-	n := write(t.conn)
-	t.conn.Send(AppendCommand(nil, "EXEC"))
-	t.conn.Send(t.look)
-	err = t.conn.Flush()
+	if n == 0 {
+		t.handed += write(t.conn)
+		n = t.handed
+		err = t.start()
+		t.started = 0
+	}
 	meanwhile()
 	if err == nil {
 		ran, err = t.replies(n, read)
@@ -134,17 +206,16 @@ func (t *Transaction) replies(n int, read func(c *Conn, i int) error) (ran bool,
 	return true, nil
 }
 
-// looked reads the replies of what opens a transaction.
+// looked reads the replies of what opens a transaction. That of WATCH is of no interest.
 func (t *Transaction) looked() (seen []any, err error) {
-	if _, err := t.conn.Skip(); err != nil {
-		return nil, err
-	}
-	for range t.seen {
+	for i := range t.seen {
 		v, err := t.conn.Value()
 		if err != nil {
 			return nil, err
 		}
-		seen = append(seen, v)
+		if i > 0 {
+			seen = append(seen, v)
+		}
 	}
 	_, err = t.conn.Skip()
 	return seen, err

@@ -1,7 +1,9 @@
 package tier_test
 
 import (
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,4 +51,53 @@ func TestTransactionPanics(t *testing.T) {
 	ran, err := exec(func() {})
 	require.NoError(t, err)
 	require.False(t, ran)
+}
+
+// TestTransactionHanded: what was handed over runs when it is to, and not before; what was started and has nobody to say what came of it is unknown.
+func TestTransactionHanded(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey)
+	f := setUp(t, s)
+	c, err := tier.Dial(t.Context(), s.URL(), tier.Options{})
+	require.NoError(t, err)
+	key := tier.StateKey(f.scope(), "x")
+	tx := c.Transaction()
+	hand := func() {
+		require.NoError(t, tx.Hand(t.Context(), key, func(conn *tier.Conn) int {
+			conn.Send(tier.AppendCommand(nil, "INCR", key))
+			return 1
+		}))
+	}
+	f.text("SET", key, "0")
+	var got int64
+	exec := func() (ran bool, err error) {
+		_, ran, err = tx.Exec(t.Context(), func(*tier.Conn) int { return 0 }, func() {}, func(conn *tier.Conn, _ int) (err error) {
+			got, err = conn.Skip()
+			return err
+		})
+		return ran, err
+	}
+	for n := range int64(4) {
+		hand()
+		require.Equal(t, strconv.FormatInt(n, 10), f.text("GET", key))
+		if n%2 == 1 {
+			tx.Start(t.Context())
+			tiertest.Eventually(t, 10*time.Second, func() (bool, string) { return f.text("GET", key) == strconv.FormatInt(n+1, 10), "it was not started" })
+		}
+		ran, err := exec()
+		require.NoError(t, err)
+		require.True(t, ran)
+		require.Equal(t, n+1, got)
+	}
+	hand()
+	tx.Discard()
+	ran, err := exec()
+	require.NoError(t, err)
+	require.False(t, ran)
+	hand()
+	tx.Start(t.Context())
+	c.Close()
+	ran, err = exec()
+	require.False(t, ran)
+	require.True(t, tier.OutcomeUnknown(err), "%v", err)
 }

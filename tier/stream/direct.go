@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -18,101 +17,152 @@ import (
 // server two thirds of what they cost in a script, and a script at its end notes their receipts, or takes them out again. It
 // is taken by many messages of a writer that is one of many, unconditional and in good order; everything else, and
 // everything that went wrong, goes by the scripts, under the same numbers.
+//
+// Two transactions take turns. While the server runs one, it is handed the commands of the next, which run once the one before is known to have
+// gone through.
 type direct struct {
 	client  *tier.Client
-	tx      *tier.Transaction
-	able    bool // the server gives one transaction's entries ids that follow one another
-	allowed bool // the user may do all of it
+	txs     [2]*tier.Transaction // the first one is the next to run
+	able    bool                 // the server gives one transaction's entries ids that follow one another
+	allowed bool                 // the user may do all of it
+	open    bool                 // a transaction has run since something went wrong
 
 	heads    heads
-	producer string // whose last number the open transaction has seen
-	last     uint64
-	open     bool
-	rest     time.Time // before which it is not tried
+	producer string
+	handed   *transaction // to the first one; nil: none
+	rest     time.Time    // before which it is not tried
 }
 
-// What goes by a script as fast.
+// What goes by a script as fast, and what is too little to be handed over before it may run: more may come until then.
 const (
 	directMessages = 32       // fewer entries
-	directAgain    = 8        // or of these, when a transaction is open, which is void after a script
+	directAgain    = 8        // or of these, when a transaction is open
 	directBytes    = 32 << 10 // or bytes of them
 	directPack     = 8 << 10  // or bytes of a pack
+	aheadEntries   = writeEntries / 2
+	aheadBytes     = writeBytes / 2
 	directRest     = time.Second
 )
 
 func newDirect(client *tier.Client) direct {
-	return direct{client: client, tx: client.Transaction(), able: client.Server().StillClock()}
+	return direct{client: client, txs: [2]*tier.Transaction{client.Transaction(), client.Transaction()}, able: client.Server().StillClock()}
 }
 
-// takes reports whether all that is sent can go this way, and is enough.
-func (d *direct) takes(s *sender, identity declared) bool {
-	if !d.able || s.named || s.mint != nil || identity.kind != "" || s.sent[0].number < 2 || time.Now().Before(d.rest) {
+// takes reports whether all of some batches can go this way, and is enough.
+func (d *direct) takes(s *sender, batches []*batch, identity declared) bool {
+	if !d.able || len(batches) == 0 || s.named || s.mint != nil || identity.kind != "" || batches[0].number < 2 || time.Now().Before(d.rest) {
 		return false
 	}
 	entries, bytes := 0, 0
-	for _, b := range s.sent {
+	for _, b := range batches {
 		if b.only != nil || b.unknown || b.last != nil {
 			return false
 		}
 		entries, bytes = entries+b.entries(), bytes+b.sentBytes()
 	}
-	if s.sent[0].size > 1 {
+	if batches[0].size > 1 {
 		return bytes >= entries*directPack
 	}
-	return entries >= directMessages || bytes >= directBytes || entries >= directAgain && d.begun(s)
+	return entries >= directMessages || bytes >= directBytes || entries >= directAgain && d.open
 }
 
-// send sends what the sender has numbered. It answers nil when nothing had an effect, and the scripts are to be called.
-func (d *direct) send(ctx context.Context, s *sender, addr tier.Address, identity declared) []answer {
-	if !d.takes(s, identity) {
+// sending is what a writer has to be sent.
+type sending struct {
+	*sender
+	addr     tier.Address
+	identity declared
+	more     func(sent, entries, bytes int) ([]*batch, error) // what may go behind the first so many, if it is so much
+}
+
+// send sends what the sender has numbered, of which only the first ones may be answered. While the server works, it hands over what may go
+// next. It answers nil when nothing had an effect, and the scripts are to be called.
+func (d *direct) send(ctx context.Context, s sending) []answer {
+	t := d.kept(s.sender)
+	if t == nil && d.takes(s.sender, s.sent, s.identity) {
+		s.tell() // it may take long
+		t = d.hand(ctx, d.txs[0], s, s.sent)
+	}
+	if t == nil {
 		return nil
 	}
-	keys := []string{addr.LogKey(), addr.ProducerKey(s.producer), tier.ScopeKey(addr.Scope)}
-	if !d.begun(s) {
-		s.tell() // it may take long
-		d.begin(ctx, s, keys, tier.StreamField(addr.Stream), identity)
-		if !d.begun(s) {
-			return nil
-		}
+	_, ran, err := d.txs[0].Exec(ctx, func(*tier.Conn) int { return 0 }, func() {
+		s.tell()
+		d.handed = d.ahead(ctx, s, len(t.batches))
+	}, t.read)
+	if d.handed != nil {
+		d.txs[0], d.txs[1] = d.txs[1], d.txs[0]
 	}
-	t := transaction{heads: d.heads, sender: s, log: keys[0], field: tier.StreamField(addr.Stream), answers: make([]answer, len(s.sent))}
-	seen, ran, err := d.tx.Exec(ctx, t.write, s.tell, t.read)
-	d.look(seen, identity)
 	if err == nil && !ran {
+		for _, b := range t.batches {
+			b.unknown = false
+		}
 		d.pause()
 		return nil
 	}
+	d.open = true
 	for i := range t.answers {
 		if err != nil {
 			t.answers[i] = answer{err: err}
 		}
-		if err != nil || t.answers[i].code == "again" {
+		if err != nil || t.answers[i].code != "ok" {
 			d.pause()
 		}
-		s.sent[i].written = t.answers[i].err == nil && t.answers[i].code == "ok"
+		t.batches[i].unknown = false // as the answer says
+		t.batches[i].written = t.answers[i].err == nil && t.answers[i].code == "ok"
 	}
 	return t.answers
 }
 
-// begun reports whether the open transaction has seen what these batches follow.
-func (d *direct) begun(s *sender) bool {
-	return d.open && d.producer == s.producer && d.last == s.sent[0].number-1
+// start has what was handed over run, or else what the sender has numbered, before somebody sends and waits for the answer.
+func (d *direct) start(ctx context.Context, s sending) {
+	if d.handed == nil && d.takes(s.sender, s.sent, s.identity) {
+		d.handed = d.hand(ctx, d.txs[0], s, s.sent)
+	}
+	if d.handed == nil {
+		return
+	}
+	for _, b := range d.handed.batches {
+		b.unknown = true
+	}
+	d.txs[0].Start(ctx)
 }
 
-// begin opens a transaction. Nothing is sent but that: when it fails, the scripts tell what is wrong, or go on without.
-func (d *direct) begin(ctx context.Context, s *sender, keys []string, field string, identity declared) {
-	d.open = false
-	if !d.may(ctx, keys) {
-		return
+// ahead hands over what may go next, if that is a good part of a write.
+func (d *direct) ahead(ctx context.Context, s sending, sent int) *transaction {
+	next, err := s.more(sent, aheadEntries, aheadBytes)
+	if err != nil || !d.takes(s.sender, next, s.identity) {
+		return nil
 	}
-	seen, err := d.tx.Open(ctx, keys[1:], []string{"GET", keys[1]}, []string{"HMGET", keys[2], "node", field})
-	if err != nil {
+	return d.hand(ctx, d.txs[1], s, next)
+}
+
+// kept is what was handed over, if the sender still has it to be sent next, under the same numbers.
+func (d *direct) kept(s *sender) *transaction {
+	t := d.handed
+	d.handed = nil
+	if t != nil && (d.producer != s.producer || len(s.sent) < len(t.batches) || !slices.Equal(t.batches, s.sent[:len(t.batches)])) {
+		d.txs[0].Discard()
+		t = nil
+	}
+	return t
+}
+
+// hand hands batches over. Nothing else is sent: when it fails, the scripts tell what is wrong, or go on without.
+func (d *direct) hand(ctx context.Context, tx *tier.Transaction, s sending, batches []*batch) *transaction {
+	keys := []string{s.addr.LogKey(), s.addr.ProducerKey(s.producer), tier.ScopeKey(s.addr.Scope)}
+	if !d.may(ctx, keys) {
+		return nil
+	}
+	if d.producer != s.producer {
+		d.producer, d.heads = s.producer, headsOf(keys)
+	}
+	t := &transaction{heads: d.heads, sending: s, batches: batches, answers: make([]answer, len(batches))}
+	if err := tx.Hand(ctx, keys[0], t.write); err != nil {
 		d.able = !errors.Is(err, tier.ErrPermission)
 		d.pause()
-		return
+		return nil
 	}
-	d.producer, d.heads = s.producer, headsOf(keys)
-	d.look(seen, identity)
+	return t
 }
 
 // heads are the beginnings of the commands of a transaction.
@@ -130,7 +180,7 @@ func headsOf(keys []string) heads {
 		follow: script(2, "EVALSHA", followScript.Digest(), keys[:2]...),
 		last:   script(3, "EVALSHA", followScript.Digest(), keys[:2]...),
 		// By its source: by its digest, the server might not know it, after what came before it was done.
-		receipt: script(8, "EVAL", receiptScript.Source, keys...),
+		receipt: script(10, "EVAL", receiptScript.Code(), keys...),
 	}
 }
 
@@ -153,43 +203,29 @@ func (d *direct) may(ctx context.Context, keys []string) bool {
 	return d.allowed
 }
 
+// pause leaves the way to the scripts for a while. What was handed over never runs.
 func (d *direct) pause() {
-	d.open, d.allowed = false, false
+	if d.handed != nil {
+		d.txs[0].Discard()
+	}
+	d.handed, d.open, d.allowed = nil, false, false
 	d.rest = time.Now().Add(directRest)
-}
-
-// look takes what the next transaction has seen.
-func (d *direct) look(seen []any, identity declared) {
-	d.open, d.last = false, 0
-	if len(seen) != 2 {
-		return
-	}
-	held, _ := seen[0].(string)
-	row, _ := seen[1].([]any)
-	number, _, _ := strings.Cut(held, " ")
-	last, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || len(row) != 2 {
-		return
-	}
-	d.last = last
-	d.open = row[0] == strconv.Itoa(identity.Node) && row[1] == identity.text()
 }
 
 // transaction is what one sends and is answered: of each batch its entries, and behind them the script that notes their receipt.
 type transaction struct {
 	heads
-	sender  *sender
-	log     string
-	field   string // of the stream in the scope
-	ends    []int  // the places of the batches' receipts among the commands
-	done    bool   // of the batch that is read, something was
+	sending
+	batches []*batch
+	ends    []int // the places of the batches' receipts among the commands
+	done    bool  // of the batch that is read, something was
 	answers []answer
 }
 
 // write writes the commands, and returns how many.
 func (t *transaction) write(c *tier.Conn) (commands int) {
-	above, ttl := t.sender.above.load().String(), strconv.FormatInt(producerTTL.Milliseconds(), 10)
-	for _, b := range t.sender.sent {
+	above, ttl, field := t.above.load().String(), strconv.FormatInt(producerTTL.Milliseconds(), 10), tier.StreamField(t.addr.Stream)
+	for _, b := range t.batches {
 		if b.size == 1 {
 			for _, message := range b.messages {
 				c.Send(t.entry, message)
@@ -200,7 +236,7 @@ func (t *transaction) write(c *tier.Conn) (commands int) {
 				group := b.group(i)
 				switch size, last := strconv.Itoa(len(group)), strconv.Itoa(i*b.size+len(group)-1); {
 				case i == 0:
-					c.Send(t.room, size, above, t.field)
+					c.Send(t.room, size, above, field)
 				case i == b.entries()-1:
 					c.Send(t.last, last, size, "1")
 				default:
@@ -214,8 +250,9 @@ func (t *transaction) write(c *tier.Conn) (commands int) {
 			}
 			commands += 2 * b.entries()
 		}
-		c.Send(t.receipt, strconv.FormatUint(b.number, 10), ttl, t.field, above,
-			strconv.Itoa(t.sender.receipts(b)), strconv.Itoa(len(b.messages)), strconv.Itoa(b.entries()), strconv.Itoa(min(b.size, len(b.messages))))
+		c.Send(t.receipt, strconv.FormatUint(b.number, 10), ttl, field, above,
+			strconv.Itoa(t.receipts(b)), strconv.Itoa(len(b.messages)), strconv.Itoa(b.entries()), strconv.Itoa(min(b.size, len(b.messages))),
+			strconv.Itoa(t.identity.Node), t.identity.text())
 		t.ends = append(t.ends, commands)
 		commands++
 	}
@@ -241,7 +278,7 @@ func (t *transaction) read(c *tier.Conn, i int) error {
 	case !errors.As(err, &refusal):
 		return err
 	case t.done: // messages are in the log, and nothing says so to who repeats them
-		t.answers[at].err = &tier.Error{Op: "append", Key: t.log, Class: tier.ErrPartly, Err: refusal}
+		t.answers[at].err = &tier.Error{Op: "append", Key: t.addr.LogKey(), Class: tier.ErrPartly, Err: refusal}
 	default:
 		t.answers[at].code = "again"
 	}

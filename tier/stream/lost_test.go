@@ -24,7 +24,7 @@ func nth(n int, match func([]string) bool) func([]string) bool {
 
 // appends: a script, or what a transaction notes a receipt with.
 func appends(cmd []string) bool {
-	return (cmd[0] == "EVALSHA" && len(cmd) >= 12 || cmd[0] == "EVAL" && len(cmd) == 14) && cmd[2] == "3"
+	return (cmd[0] == "EVALSHA" && len(cmd) >= 12 || cmd[0] == "EVAL" && len(cmd) == 16) && cmd[2] == "3"
 }
 
 // TestLostReply (B74): when the reply to an append is lost after the write, or the request before it, the writer repeats

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -25,6 +27,7 @@ type sender struct {
 	failures int      // rounds in a row without progress
 	pause    time.Duration
 	declare  bool // the server does not know the stream, or knows it otherwise
+	asked    bool // a call of this producer has gone through, so that the scripts ask for no rights before they write
 
 	// Of the last round.
 	calledOff, unknown int    // batches that failed: not in the log, or perhaps
@@ -43,7 +46,7 @@ func (s *sender) newProducer(name string) {
 	}
 	var id [12]byte
 	rand.Read(id[:])
-	s.producer, s.number = hex.EncodeToString(id[:]), 0
+	s.producer, s.number, s.asked = hex.EncodeToString(id[:]), 0, false
 	kept := s.sent[:0]
 	for _, b := range s.sent {
 		if b.unknown {
@@ -157,13 +160,13 @@ func answersOf(results []tier.Result) []answer {
 	return answers
 }
 
-// absorb takes the answers, in order. What is done leaves; what may be repeated stays.
+// absorb takes the answers of the first batches, in order. What is done leaves; what may be repeated stays.
 func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 	sent := s.sent
 	s.sent = s.sent[:0:0]
 	var wait, anew bool
-	for i, b := range sent {
-		code, err := answers[i].code, answers[i].err
+	for i, b := range sent[:len(answers)] {
+		code, err := answers[i].code, s.partly(answers[i].err)
 		switch {
 		case err != nil && tier.OutcomeUnknown(err):
 			b.unknown = true
@@ -177,6 +180,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 			b.last, s.trouble = err, err
 			wait = wait || tier.Classify(err) != tier.ErrCancelled
 		case code == "ok", code == "dup":
+			s.asked = true
 			s.end(b, b.accept(answers[i].receipt))
 			continue
 		case code == "conflict": // which is noted under the number, so what follows goes on
@@ -199,6 +203,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 		}
 		s.sent = append(s.sent, b)
 	}
+	s.sent = append(s.sent, sent[len(answers):]...)
 	if anew && !s.named {
 		s.newProducer("")
 	}
@@ -210,6 +215,15 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 	if s.failures > 0 {
 		s.pause = tier.CallDelay(s.failures)
 	}
+}
+
+// partly is the error of a call that may have been done in part: a right was taken from the user that the script needs behind its first entry.
+func (s *sender) partly(err error) error {
+	var p *tier.PermissionError
+	if !s.asked || !errors.As(err, &p) || !p.InScript || slices.Contains([]string{"get", "hmget", "time", "xadd"}, strings.ToLower(p.Command)) {
+		return err
+	}
+	return &tier.Error{Op: "append", Class: tier.ErrPartly, Err: err}
 }
 
 // failed ends or keeps everything after an error that came before anything was sent.

@@ -284,7 +284,9 @@ func (w *Writer) round(ctx context.Context) {
 	defer func() { w.troubled(w.out.failures, w.out.trouble) }()
 	defer w.dropOvertaking()
 	w.dropOvertaking() // what begin has ended
-	w.refill()
+	if w.direct.handed == nil {
+		w.refill(0)
+	}
 	if len(w.out.sent) == 0 {
 		return
 	}
@@ -295,8 +297,15 @@ func (w *Writer) round(ctx context.Context) {
 	}
 	err = w.out.assign(identity)
 	var answers []answer
+	s := sending{&w.out, w.place.addr, identity, func(sent, entries, bytes int) ([]*batch, error) {
+		if !w.waiting(entries, bytes) {
+			return nil, nil
+		}
+		w.refill(sent)
+		return w.out.sent[sent:], w.out.assign(identity)
+	}}
 	if err == nil {
-		answers, err = w.send(ctx, identity)
+		answers, err = w.send(ctx, s)
 	}
 	if err != nil {
 		w.out.failed(err, 0)
@@ -304,16 +313,38 @@ func (w *Writer) round(ctx context.Context) {
 	}
 	w.out.declare = false
 	w.out.absorb(answers, w.cfg.RetryFor)
+	w.begin(ctx, s)
+}
+
+// begin sends what waits, if it is much, before the callers of what was answered are told: so server and client work at the same time.
+func (w *Writer) begin(ctx context.Context, s sending) {
+	if !w.direct.open {
+		return
+	}
+	if w.direct.handed == nil && len(w.out.sent) == 0 {
+		_, _ = s.more(0, directMessages, directBytes) // the next round says what is wrong
+	}
+	w.direct.start(ctx, s)
+}
+
+// waiting reports whether so many entries are queued, or bytes of them.
+func (w *Writer) waiting(entries, bytes int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range w.queue {
+		entries, bytes = entries-b.entries(), bytes-b.bytes
+	}
+	return entries <= 0 || bytes <= 0
 }
 
 // durableWait is how long one write waits for replicas and disks.
 const durableWait = time.Second
 
 // send sends what has its numbers, in one write. The error says that nothing was sent.
-func (w *Writer) send(ctx context.Context, identity declared) ([]answer, error) {
+func (w *Writer) send(ctx context.Context, s sending) ([]answer, error) {
 	if w.durability() == (tier.Durability{}) {
 		start := time.Now()
-		if answers := w.direct.send(ctx, &w.out, w.place.addr, identity); answers != nil {
+		if answers := w.direct.send(ctx, s); answers != nil {
 			w.metrics.roundTrip.Observe(time.Since(start).Seconds())
 			return answers, nil
 		}
@@ -406,8 +437,9 @@ const (
 )
 
 // refill moves batches from the queue to those that are sent. Those of a named producer and of an exclusive writer go one
-// by one: numbers and ids may leave gaps, so one that fails must not be overtaken. The first of packs goes alone, see most.
-func (w *Writer) refill() {
+// by one: numbers and ids may leave gaps, so one that fails must not be overtaken. The first of packs goes alone, see most. The first
+// ones, so many as sent says, are on their way.
+func (w *Writer) refill(sent int) {
 	limit := callsInFlight
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -419,13 +451,13 @@ func (w *Writer) refill() {
 		most = durableBytes
 	}
 	entries, bytes, n := 0, 0, 0
-	for _, b := range w.out.sent {
+	for _, b := range w.out.sent[sent:] {
 		entries, bytes = entries+b.entries(), bytes+b.bytes
 	}
 	for ; n < len(w.queue) && len(w.out.sent)+n < limit; n++ {
 		b := w.queue[n]
 		entries, bytes = entries+b.entries(), bytes+b.bytes
-		if len(w.out.sent)+n > 0 && (entries > writeEntries || bytes > most) {
+		if len(w.out.sent)+n > sent && (entries > writeEntries || bytes > most) {
 			break
 		}
 		w.last, w.large = len(b.messages), w.direct.open && len(b.messages) >= directMessages

@@ -1,7 +1,7 @@
 #!lua
 -- Ends a transaction that has appended messages with ids that the server gave: notes their receipt, or, where append.lua or pack.lua
--- might have given others (to a new log, ahead of the clock), takes them out again as if they had not been added.
--- producer at last -> producer at number. The transaction has watched the producer and the scope. Its commands see one time,
+-- would refuse them or might have given other ids (to a new log, ahead of the clock), takes them out again as if they had not been added.
+-- producer at last -> producer at number. The transaction's commands see one time,
 -- so that the ids of messages that are entries follow one another; before each pack it has room.lua or follow.lua.
 -- KEYS[1] log       STREAM
 -- KEYS[2] producer  STRING  as append.lua has it, and as room.lua and follow.lua have left it
@@ -14,10 +14,12 @@
 -- ARGV[6] count     of the messages
 -- ARGV[7] entries   that they are
 -- ARGV[8] size      messages in the first one
--- Replies {code, first id, count, size}: ok | again (taken out: the script that it stands for appends them) | noted (before)
+-- ARGV[9] node      that the caller derives ids with
+-- ARGV[10] brand    that the caller derives ids with, and the partition that it appends to, as declared
+-- Replies {code, first id, count, size}: ok | again (taken out: the script that it stands for appends them)
 local log, producer, scope = KEYS[1], KEYS[2], KEYS[3]
 local number, ttl, field, above, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local count, entries, size = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
+local count, entries, size, node, brand = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9], ARGV[10]
 local call = redis.call
 
 local function parse(id)
@@ -26,9 +28,13 @@ local function parse(id)
 end
 local held, state = string.match(call('GET', producer) or '', '^([^@]*)(.*)$')
 local last = string.match(held, '^%d+')
-if last == number then return {'noted', '', 0, 0} end
+local declared = call('HMGET', scope, 'node', field)
+local right = last and last + 1 == number + 0 and declared[1] == node and declared[2] == brand
+local added = call('EXISTS', log) == 1 and redis.acl_check_cmd('XADD', log, 'NOMKSTREAM', '*', 'm', '') -- else nothing was
 local first, ms, seq
-if size == '1' then
+if not (right and added) then
+  first = nil
+elseif size == '1' then
   ms, seq = parse(call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1])
   local begin, given_ms, given_seq = seq - count + 1, parse(above)
   if begin >= 0 and (ms > given_ms or (ms == given_ms and begin > given_seq)) and seq <= 4095 and call('XLEN', log) > count
@@ -45,23 +51,23 @@ else
   end
 end
 
-if not first or not last or last + 1 ~= number + 0 then
-  if call('EXISTS', log) == 1 then
-    local added, deleted, top = 0, '0-0', ''
-    local info = call('XINFO', 'STREAM', log)
-    for i = 1, #info, 2 do
-      if info[i] == 'entries-added' then added = info[i + 1] end
-      if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
-      if info[i] == 'last-generated-id' then top = info[i + 1] end
-    end
-    if top ~= '18446744073709551615-18446744073709551615' then -- the last one: then nothing was added
-      local ids = {}
-      for i, entry in ipairs(call('XREVRANGE', log, '+', '-', 'COUNT', entries)) do ids[i] = entry[1] end
-      call('XDEL', log, unpack(ids))
-      call('XSETID', log, top, 'ENTRIESADDED', added - entries, 'MAXDELETEDID', deleted)
-    end
+if not first then
+  local before, deleted, top, groups = 0, '0-0', '', 0
+  local info = added and call('XINFO', 'STREAM', log) or {}
+  for i = 1, #info, 2 do
+    if info[i] == 'entries-added' then before = info[i + 1] - entries end
+    if info[i] == 'max-deleted-entry-id' then deleted = info[i + 1] end
+    if info[i] == 'last-generated-id' then top = info[i + 1] end
+    if info[i] == 'groups' then groups = info[i + 1] end
+  end
+  if added and top ~= '18446744073709551615-18446744073709551615' then -- the last one: then nothing was added
+    local ids = {}
+    for i, entry in ipairs(call('XREVRANGE', log, '+', '-', 'COUNT', entries)) do ids[i] = entry[1] end
+    call('XDEL', log, unpack(ids))
+    call('XSETID', log, top, 'ENTRIESADDED', before, 'MAXDELETEDID', deleted)
   end
   if state ~= '' then call('SET', producer, held, 'KEEPTTL') end
+  if added and declared[2] ~= brand and before == 0 and groups == 0 and redis.acl_check_cmd('DEL', log) then call('DEL', log) end -- which the first of them has made
   return {'again', '', 0, 0}
 end
 local t = call('TIME')

@@ -1,6 +1,6 @@
 #!lua
 -- Makes the next entry of a transaction, the first pack of a call that is added with '*', take the id that pack.lua would give it: sets
--- the log's top right below. The others of the call have follow.lua. The transaction has watched the producer and the scope, and receipt.lua ends it.
+-- the log's top right below. The others of the call have follow.lua, and receipt.lua ends it.
 -- KEYS[1] log       STREAM
 -- KEYS[2] producer  STRING  as pack.lua has it; behind it, until the transaction ends, '@ms base first last': the n-th message of the call,
 --                           from 0 on, is at sequence base + n of ms; first: the id of the first; last: n of the last for which there is
@@ -17,7 +17,7 @@ local call = redis.call
 
 if size == 0 then
   for _, cmd in ipairs({
-    {'GET', producer}, {'SET', producer, ''}, {'HSET', scope, 'top', ''}, {'HGET', scope, 'top'}, {'TIME'}, {'EXISTS', log}, {'XLEN', log}, {'XREVRANGE', log, '+', '-'},
+    {'GET', producer}, {'SET', producer, ''}, {'HSET', scope, 'top', ''}, {'HGET', scope, 'top'}, {'HMGET', scope, 'node'}, {'TIME'}, {'EXISTS', log}, {'XLEN', log}, {'XREVRANGE', log, '+', '-'},
     {'XINFO', 'STREAM', log}, {'XDEL', log, '0-1'}, {'XSETID', log, '0-1'},
   }) do
     if not redis.acl_check_cmd(unpack(cmd)) then return 0 end
@@ -25,7 +25,8 @@ if size == 0 then
   return 1
 end
 
-local receipts = call('GET', producer) or ''
+local receipts = call('GET', producer)
+if not receipts then return 0 end -- which the receipt will be refused for
 local t = call('TIME')
 local ms, seq = t[1] * 1000 + math.floor(t[2] / 1000), -1
 local function pass(id)

@@ -166,7 +166,7 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 	s.sent = s.sent[:0:0]
 	var wait, anew bool
 	for i, b := range sent[:len(answers)] {
-		code, err := answers[i].code, s.partly(answers[i].err)
+		code, err := answers[i].code, s.partly(b, answers[i].err)
 		switch {
 		case err != nil && tier.OutcomeUnknown(err):
 			b.unknown = true
@@ -217,10 +217,14 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 	}
 }
 
-// partly is the error of a call that may have been done in part: a right was taken from the user that the script needs behind its first entry.
-func (s *sender) partly(err error) error {
+// partly is the error of a call that may have been done in part: a right was taken from the user that the script needs behind the first entry.
+func (s *sender) partly(b *batch, err error) error {
+	behind := []string{"set", "hset", "xsetid"}
+	if !b.packs() {
+		behind = append(behind, "xdel", "xinfo|stream", "xlen")
+	}
 	var p *tier.PermissionError
-	if !s.asked || !errors.As(err, &p) || !p.InScript || slices.Contains([]string{"get", "hmget", "time", "xadd"}, strings.ToLower(p.Command)) {
+	if !s.asked || !errors.As(err, &p) || !p.InScript || !slices.Contains(behind, strings.ToLower(p.Command)) {
 		return err
 	}
 	return &tier.Error{Op: "append", Class: tier.ErrPartly, Err: err}

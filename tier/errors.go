@@ -57,7 +57,7 @@ var (
 	ErrNotSynced     = &Class{Code: "WAITAOF", Reaction: BackOff, Advice: "what was written is not yet on the disks that were asked for, and is lost if the machine fails now: the server needs appendonly yes with an appendfsync other than no, and to be Valkey, or Redis 7.2 or later", unknown: true}
 	ErrStoreFull     = &Class{Code: "OOM", Reaction: BackOff, Advice: "the server is full (maxmemory): trim, raise maxmemory, or wait for consumers that free memory"}
 	ErrMisconf       = &Class{Code: "MISCONF", Reaction: BackOff, Advice: "the server cannot write to its disk and refuses writes: free disk space, see its log"}
-	ErrPermission    = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER"}
+	ErrPermission    = &Class{Code: "NOPERM", Reaction: Surface, Advice: "the user lacks a right: grant it with ACL SETUSER, docs/security.md has those of each role"}
 	ErrUndeclared    = &Class{Code: "UNDECLARED", Reaction: BackOff, Advice: "the scope has lost what it says of the stream: whoever appends to it declares it again, and its messages wait until then"}
 	ErrAuth          = &Class{Code: "NOAUTH", Reaction: Surface, Advice: "the server wants a user and a password: put them into the URL file or PIPELINE_URL"}
 	errWrongPass     = &Class{Code: "WRONGPASS", Reaction: Surface, Advice: "the user or the password is wrong, or the user is switched off: check them in the URL (special characters are written as %XX)", of: ErrAuth}

@@ -117,12 +117,15 @@ func (c *Contestant) Value() Spread {
 
 // Ratio is how many times the first contestant's value is that of the k-th, in the same round.
 func (m *Match) Ratio(k int) Spread {
-	first, other := m.Contestants[0].Turns, m.Contestants[k].Turns
-	ratios := make([]float64, min(len(first), len(other)))
-	for i := range ratios {
-		ratios[i] = first[i].Value / other[i].Value
+	return ratios(m.Contestants[0].Turns, m.Contestants[k].Turns)
+}
+
+func ratios(first, other []Turn) Spread {
+	list := make([]float64, min(len(first), len(other)))
+	for i := range list {
+		list[i] = first[i].Value / other[i].Value
 	}
-	return spreadOf(ratios)
+	return spreadOf(list)
 }
 
 // Behind says whether the first contestant is behind the k-th.

@@ -215,12 +215,41 @@ func (p *page) Servers() (rows [][2]string) {
 	return rows
 }
 
+// Synced is how many times River's rate is that of the product with a server that syncs each commit, as PostgreSQL does.
+func (p *page) Synced() (Spread, error) {
+	for _, m := range Matches(p.Peers.Turns) {
+		synced := slices.IndexFunc(m.Contestants, func(c Contestant) bool { return strings.HasSuffix(c.Name, "fsync of each write") })
+		if m.Match == "drain against River, 100 at once" && synced > 0 {
+			return ratios(m.Contestants[synced].Turns, m.Contestants[1].Turns), nil
+		}
+	}
+	return Spread{}, errors.New("report: the drain against River with as much kept has not been measured: make bench-peers")
+}
+
+// Rates are what a reader asks for first.
+func (p *page) Rates() string {
+	var b strings.Builder
+	for _, of := range [][3]string{{"publish", "stream-publish", "pack-publish"}, {"consume", "stream-consume", "pack-consume"}, {"both at once", "stream", "pack"}} {
+		var rates [2]string
+		for i, work := range of[1:] {
+			for _, r := range p.Ours.Works {
+				if r.Work == work {
+					rates[i] = figure(r.PerSecond)
+				}
+			}
+		}
+		fmt.Fprintf(&b, "%s %s, in packs of 100 %s; ", of[0], rates[0], rates[1])
+	}
+	return "Messages a second: " + strings.TrimSuffix(b.String(), "; ") + "."
+}
+
 // Behind are the matches in which another does better than the product, in words.
 func (p *page) Behind() (list []string) {
 	for _, m := range Matches(p.Peers.Turns) {
 		for k := range m.Contestants {
 			if m.Behind(k) {
-				list = append(list, fmt.Sprintf("%s: %s %s %s, %s %s", m.Match, m.Contestants[0].Name, m.Contestants[0].Value(), m.Unit, m.Contestants[k].Name, m.Contestants[k].Value()))
+				list = append(list, fmt.Sprintf("%s: %s %s %s, %s %s; the one times the other, in a round, %s",
+					m.Match, m.Contestants[0].Name, m.Contestants[0].Value(), m.Unit, m.Contestants[k].Name, m.Contestants[k].Value(), m.Ratio(k)))
 			}
 		}
 	}

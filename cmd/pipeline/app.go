@@ -24,6 +24,7 @@ type app struct {
 	logs         bool                     // warnings of the packages below go to standard error
 	progress     atomic.Pointer[progress] // of long work, on a terminal
 	away         chan<- struct{}          // takes the first news of an outage, and says when it is over
+	gone         atomic.Bool              // the server, of which that news was
 	trouble      atomic.Pointer[error]    // why what is written is sent again
 	embedded     bool                     // the server is the embedded one
 	service      bool                     // it runs until it is stopped: then it is done

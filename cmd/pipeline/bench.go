@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -255,6 +256,9 @@ func (b *benching) report(took time.Duration) error {
 	}
 	if len(b.results) > 0 {
 		r := &b.results[0]
+		if i := slices.IndexFunc(b.results, func(r bench.Result) bool { return r.RatioMax > 2*r.RatioMin }); i >= 0 {
+			a.note("rounds of %s lie more than a factor of two apart: something else is at work on this machine, and only ratios of CPU time are of use", b.results[i].Work)
+		}
 		a.note("%s, %s; %s of %s, %s, medians, in %s", r.ServerName, r.Durability, show.Count(r.Count, "message"), show.Bytes(int64(r.Size)), show.Count(r.Rounds, "round"), show.Duration(took))
 	}
 	return b.draw(bench.Chart(b.results))

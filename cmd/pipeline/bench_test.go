@@ -122,8 +122,11 @@ func TestBenchGrowth(t *testing.T) {
 	require.NoError(t, xml.Unmarshal(picture, new(struct{ XMLName xml.Name })))
 	require.Contains(t, string(picture), "pending-consume")
 
-	r = onShared(t).ok(append(args, "--axis", "nodes")...)
-	require.Empty(t, r.out)
+	r = onShared(t).run(append(args, "--axis", "nodes")...)
+	require.Equal(t, 2, r.code)
+	require.Contains(t, r.errOut, "--axis nodes takes servers that bench starts itself: leave the URL out")
+	r = onShared(t).ok(append(args, "--axis", "nodes", "--axis", "groups")...)
+	require.NotContains(t, r.out, "nodes-")
 	require.Contains(t, r.errOut, "nodes takes servers that bench starts itself: leave the URL out")
 }
 

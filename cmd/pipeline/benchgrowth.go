@@ -71,6 +71,20 @@ func (b *benching) grow(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("concurrency") {
 		return usagef("--concurrency is of the other works: growth says itself how many are at work")
 	}
+	url, _, err := b.app.serverURL()
+	if err != nil {
+		return err
+	}
+	axes = slices.DeleteFunc(axes, func(axis bench.Axis) bool {
+		own := axis.Own && url != ""
+		if own && len(axes) > 1 {
+			b.app.note("%s takes servers that bench starts itself: leave the URL out to measure it", axis.Name)
+		}
+		return own
+	})
+	if len(axes) == 0 {
+		return usagef("--axis nodes takes servers that bench starts itself: leave the URL out")
+	}
 	if err := b.check(); err != nil {
 		return err
 	}
@@ -84,15 +98,11 @@ func (b *benching) grow(cmd *cobra.Command) error {
 	})
 }
 
-// growAll measures one axis after the other. Those that need servers of their own are no matter of one that is given.
+// growAll measures one axis after the other.
 func (b *benching) growAll(ctx context.Context, client *tier.Client, axes []bench.Axis, cfg bench.GrowthConfig) error {
 	a, begun := b.app, time.Now()
 	defer a.endProgress()
 	for _, axis := range axes {
-		if axis.Own && b.cfg.Entered != nil {
-			a.note("%s takes servers that bench starts itself: leave the URL out to measure it", axis.Name)
-			continue
-		}
 		err := bench.Grow(ctx, client, axis, cfg, func(p bench.Point) error {
 			a.done++
 			b.growth.points = append(b.growth.points, p)

@@ -124,6 +124,8 @@ func (c *consumption) outcome(cause error) error {
 		return cause
 	case len(c.failed) > 0:
 		return c.failing(len(c.failed))
+	case errors.Is(cause, errIdle) && c.app.gone.Load():
+		return fmt.Errorf("--wait %s is over, and the server does not answer: nobody knows what is left, run it again when it does", c.wait)
 	case c.tally.handled > 0:
 		return nil
 	case errors.Is(cause, errIdle):

@@ -18,10 +18,12 @@ func (a *app) watch(ctx context.Context, ask func(context.Context) error) (stop 
 		for {
 			select {
 			case <-away: // nobody takes the next news until the server answers
+				a.gone.Store(true)
 			case <-ctx.Done():
 				return
 			}
 			if answers(ctx, ask) {
+				a.gone.Store(false)
 				a.note("the server answers again")
 			}
 		}

@@ -81,27 +81,15 @@ type pack struct {
 }
 
 // each decodes message i into what slot(i) returns, in order.
-func (p pack) each(slot func(i int) *Message) (err error) {
+func (p pack) each(slot func(i int) *Message) error {
 	rest := p.body
 	for i := range p.n {
-		if rest, err = p.decode(rest, i, slot(i)); err != nil {
-			return err
+		after, err := DecodeMessage(rest, slot(i))
+		if err != nil {
+			return packed(err, i, p.at+len(p.body)-len(rest))
 		}
+		rest = after
 	}
-	return p.end(rest)
-}
-
-// decode decodes message i, with which the rest of the body begins, and returns what follows it.
-func (p *pack) decode(rest []byte, i int, m *Message) ([]byte, error) {
-	after, err := DecodeMessage(rest, m)
-	if err != nil {
-		return nil, packed(err, i, p.at+len(p.body)-len(rest))
-	}
-	return after, nil
-}
-
-// end is told what follows the last message.
-func (p *pack) end(rest []byte) error {
 	if len(rest) > 0 {
 		return &DecodeError{p.at + len(p.body) - len(rest), "pack: bytes after the last message"}
 	}

@@ -44,36 +44,30 @@ func (p *Pack) LeaveOut(below EntryID) {
 	}
 }
 
-// Unpack decodes the messages of a pack into new memory, the record of each being a part of a T: those that [Identity.Records] makes of
-// the entry, without what is left out. Where they cannot be read there is one, which says so.
-func Unpack[T any](p *Pack, record func(*T) *Record) []T {
-	list, err := unpack(p, record)
-	if err != nil {
-		list = make([]T, 1)
+// Unpack decodes the messages of a pack into the records of the caller: those that [Identity.Records] makes of the entry, without what
+// is left out. Slots is told how many there are, once it is known that they can be there, and says where record i is to be. Where they
+// cannot be read it is asked, again if need be, for the place of one, which says so.
+func (p *Pack) Unpack(slots func(n int) func(i int) *Record) {
+	if err := p.unpack(slots); err != nil {
 		id, _ := p.of.derive(p.entry)
-		*record(&list[0]) = Record{ID: id, Position: Position{Entry: p.entry}, Addr: p.entry, Fields: []string{FieldPack, p.src}, Err: err}
+		*slots(1)(0) = Record{ID: id, Position: Position{Entry: p.entry}, Addr: p.entry, Fields: []string{FieldPack, p.src}, Err: err}
 	}
-	return list
 }
 
-func unpack[T any](p *Pack, record func(*T) *Record) ([]T, error) {
+func (p *Pack) unpack(slots func(n int) func(i int) *Record) error {
 	opened, err := openPack(bytesOf(p.src))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	list := make([]T, p.Len()) // not more than there can be in the body
-	at := opened.first(p.of, p.entry)
-	rest := opened.body
+	slot := slots(p.Len())
+	place := opened.first(p.of, p.entry)
 	var leftOut Record
-	for i := range opened.n {
+	return opened.each(func(i int) *Message {
 		r := &leftOut
 		if i >= p.from {
-			r = record(&list[i-p.from])
+			r = slot(i - p.from)
 		}
-		at.next(r)
-		if rest, err = opened.decode(rest, i, &r.Message); err != nil {
-			return nil, err
-		}
-	}
-	return list, opened.end(rest)
+		place.next(r)
+		return &r.Message
+	})
 }

@@ -9,7 +9,14 @@ import (
 	"github.com/echomq/pipeline/codec"
 )
 
-func itself(r *codec.Record) *codec.Record { return r }
+// unpack decodes a pack into new records.
+func unpack(p *codec.Pack) (records []codec.Record) {
+	p.Unpack(func(n int) func(int) *codec.Record {
+		records = make([]codec.Record, n)
+		return func(i int) *codec.Record { return &records[i] }
+	})
+	return records
+}
 
 // A pack that is decoded later has the records that its entry has, also when it is damaged, and without those that are left out.
 func TestUnpack(t *testing.T) {
@@ -36,7 +43,7 @@ func TestUnpack(t *testing.T) {
 			return
 		}
 		said := p.Len()
-		require.Equal(t, want, codec.Unpack(&p, itself))
+		require.Equal(t, want, unpack(&p))
 		if len(want) > 1 {
 			require.Equal(t, len(want), said)
 			require.Equal(t, want[0].Addr, p.First())
@@ -46,7 +53,7 @@ func TestUnpack(t *testing.T) {
 		for len(want) > 1 && want[0].Addr.Compare(below) < 0 {
 			want = want[1:]
 		}
-		require.Equal(t, want, codec.Unpack(&p, itself))
+		require.Equal(t, want, unpack(&p))
 		if len(want) > 1 {
 			require.Equal(t, len(want), p.Len())
 		}
@@ -80,11 +87,12 @@ func TestUnpackBelievesNoCount(t *testing.T) {
 	p, ok := codec.Identity{Brand: "ORD"}.Pack(codec.Entry{ID: at(4095), Fields: []string{"b", string(append(src, 0))}})
 	require.True(t, ok)
 	require.Equal(t, codec.MaxPack, p.Len())
-	type large struct {
-		codec.Record
-		_ [1 << 20]byte
-	}
-	records := codec.Unpack(&p, func(l *large) *codec.Record { return &l.Record })
-	require.Len(t, records, 1)
-	require.ErrorContains(t, records[0].Err, "fewer messages than it says")
+	var asked []int
+	var damaged codec.Record
+	p.Unpack(func(n int) func(int) *codec.Record {
+		asked = append(asked, n)
+		return func(int) *codec.Record { return &damaged }
+	})
+	require.Equal(t, []int{1}, asked)
+	require.ErrorContains(t, damaged.Err, "fewer messages than it says")
 }

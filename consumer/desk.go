@@ -40,6 +40,12 @@ func signal(c chan struct{}) {
 
 // change runs f on the tracker and tells whoever waits for what came of it.
 func (d *desk) change(f func(t *tracker)) {
+	d.update(f)
+	signal(d.room)
+}
+
+// update is change for what makes no room.
+func (d *desk) update(f func(t *tracker)) {
 	d.mu.Lock()
 	messages := d.t.messages
 	f(d.t)
@@ -53,7 +59,6 @@ func (d *desk) change(f func(t *tracker)) {
 	if through {
 		signal(d.through)
 	}
-	signal(d.room)
 }
 
 // take adds what was taken over, for workers to begin.
@@ -134,29 +139,27 @@ func (d *desk) exchange(w turn, err error, more bool) (o outcome, next turn, ok 
 	return o, next, ok
 }
 
-// next gives out a message; false: there is none just now. A pack is decoded meanwhile without the lock, which the caller has.
+// next gives out a message; false: there is none just now. The caller has the lock.
 func (d *desk) next() (turn, bool) {
-	for {
-		w, ok := d.t.begin()
-		if !ok || w.m != nil {
-			return w, ok
-		}
-		d.mu.Unlock()
-		messages := d.t.unpack(w.f.pack, d.upcasts)
-		d.mu.Lock()
-		before := d.t.messages
-		w, ok = d.t.unpacked(w.f, messages)
-		if delta := d.t.messages - before; delta != 0 {
-			d.gauge(delta)
-		}
-		if len(d.t.through) > 0 {
-			signal(d.through)
-		}
-		d.wake(len(messages)) // of these, or of another pack
-		if ok {
-			return w, true
+	w, ok := d.t.begin()
+	for ok && w.undecoded() {
+		if w, ok = d.unpack(w.f); !ok {
+			w, ok = d.t.begin()
 		}
 	}
+	return w, ok
+}
+
+// unpack decodes a pack, meanwhile without the lock, which the caller has, and gives out a message; false: the pack has none to begin.
+func (d *desk) unpack(f *flight) (w turn, ok bool) {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+	messages := unpack(d.t.values, f.pack, d.t.policy, d.upcasts)
+	d.update(func(t *tracker) {
+		w, ok = t.unpacked(f, messages)
+		d.wake(len(messages)) // of these, or of another pack
+	})
+	return w, ok
 }
 
 // collect moves what is through into by and reports whether there was any.

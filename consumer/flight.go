@@ -19,7 +19,7 @@ type flight struct {
 	deliveries int
 	n          int          // messages
 	left       int          // messages that are not through, as far as the tracker was told
-	done       int32        // messages that are done, and have no outputs, as far as it was told
+	done       int32        // messages that are done, and have no outputs, as far as it was told; with next it fills a word
 	next       atomic.Int32 // the first message that no worker was given, see claim
 	at         int          // its place among the flights of the tracker
 	here       bool         // among them
@@ -40,8 +40,8 @@ type packed struct {
 // shut is a place behind all messages.
 const shut = 1 << 30
 
-// claim gives out the next message to begin; nil: there is none. Workers may call it without the tracker's turn while they have a message of the
-// flight: what they were through with by then, it learns with the last one.
+// claim gives out the next message to begin; nil: there is none. Workers may call it without the lock while they hold a message of the
+// flight; they report what they finished with their last one.
 func (f *flight) claim() *message {
 	for {
 		i := int(f.next.Add(1)) - 1
@@ -87,7 +87,7 @@ type message struct {
 	idle  atomic.Bool // no handler has it: it is through, or waits in a lane, or is never begun
 }
 
-// turn is a message on its way: it waits for a worker, or one has it. Without a message it is a pack that a worker is to decode.
+// turn is a message on its way: it waits for a worker, or one has it. Or it is a pack, see undecoded.
 type turn struct {
 	f    *flight
 	m    *message
@@ -108,6 +108,9 @@ func (w turn) follow() (turn, bool) {
 	w.m.fate = fateDone
 	return turn{w.f, m, w.done + 1}, true
 }
+
+// undecoded says that a worker is to decode the pack of the flight first: there is no message yet.
+func (w turn) undecoded() bool { return w.m == nil }
 
 func (w turn) isOpen() bool { return !w.f.dropped && w.m.fate == fateOpen }
 

@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"context"
+
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/tier"
 )
@@ -77,7 +79,7 @@ func (t *tracker) add(f *flight, l *tier.Leased) (fresh int) {
 		case ordered:
 			begun = true
 			t.lanes.push(turn{f: f, m: m})
-			continue
+			continue // what the lanes have is made idle by shut, below
 		default:
 			begun = true
 			f.left++
@@ -123,13 +125,16 @@ func (t *tracker) addPack(f *flight) (fresh int) {
 	return 1
 }
 
-// unpack decodes a pack. Workers call it without the tracker's turn, which unpacked is told then.
-func (t *tracker) unpack(p *codec.Pack, upcasts codec.Upcasts) []message {
-	messages := codec.Unpack(p, (*message).record)
+// unpack decodes a pack. Called without the lock; unpacked takes the result under it.
+func unpack(values context.Context, p *codec.Pack, policy policy, upcasts codec.Upcasts) (messages []message) {
+	p.Unpack(func(n int) func(int) *codec.Record {
+		messages = make([]message, n)
+		return func(i int) *codec.Record { return &messages[i].Record }
+	})
 	for i := range messages {
 		m := &messages[i]
 		upcasts.Record(&m.Record, nil)
-		m.Attempt, m.MaxAttempts, m.Replay, m.ctx.Context = 1, t.policy.deliveries, m.Repeats(), t.values
+		m.Attempt, m.MaxAttempts, m.Replay, m.ctx.Context = 1, policy.deliveries, m.Repeats(), values
 		if m.Err != nil {
 			m.fate, m.death = fateDead, &death{clip(m.Err.Error()), deadUndecodable}
 			m.idle.Store(true)
@@ -137,8 +142,6 @@ func (t *tracker) unpack(p *codec.Pack, upcasts codec.Upcasts) []message {
 	}
 	return messages
 }
-
-func (m *message) record() *codec.Record { return &m.Record }
 
 // unpacked puts the messages of a pack in its place, and gives out the first of them, if any is to be begun: others may help its worker with
 // the rest before they decode another.

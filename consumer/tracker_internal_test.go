@@ -176,7 +176,7 @@ func TestTracker(t *testing.T) {
 				l := leasedPack(t, ids, rapid.IntRange(1, min(4, ids+1)).Draw(t, "messages"), rapid.IntRange(0, 3).Draw(t, "damaged") == 0)
 				w.take(&l)
 				e := w.entries[len(w.entries)-1]
-				e.damaged = codec.Unpack(l.Pack, func(r *codec.Record) *codec.Record { return r })[0].Err != nil
+				e.damaged = unpack(t.Context(), l.Pack, policy{}, nil)[0].Err != nil
 				tr.takeNew([]tier.Leased{l})
 			},
 			"unpack": func(t *rapid.T) {
@@ -185,7 +185,7 @@ func TestTracker(t *testing.T) {
 				}
 				f := unpacking[0].f
 				unpacking = unpacking[1:]
-				first, ok := tr.unpacked(f, tr.unpack(f.pack, nil))
+				first, ok := tr.unpacked(f, unpack(tr.values, f.pack, tr.policy, nil))
 				if f.dropped {
 					require.False(t, ok)
 					return
@@ -264,7 +264,7 @@ func TestTracker(t *testing.T) {
 				}
 				if want.packed {
 					require.Equal(t, want.id, begun.f.entry)
-					require.Nil(t, begun.m)
+					require.True(t, begun.undecoded())
 					w.queue = slices.DeleteFunc(w.queue, func(e *twinEntry) bool { return e == want })
 					unpacking = append(unpacking, begun)
 					return

@@ -22,15 +22,15 @@ type sink interface {
 	// be folded again, and what a fold did that has failed; the commit of none is under way.
 	committed()
 	forget()
+	// look tells what is wrong with the state when a commit has not found there what the fold had expected.
+	look(ctx context.Context) error
 }
 
 // writes are the outputs of a commit, before those that folds emit and after them, and the messages that are given up.
 type writes struct {
 	before, after []tier.Output
 	dead          []MessageError
-	// expected is what the state has to have, or nothing of the batch is committed; look tells then what is wrong with it.
-	expected stream.Expected
-	look     func(ctx context.Context) error
+	expected      stream.Expected // what the state has to have, or nothing of the batch is committed
 }
 
 // batch is what is folded and committed at once: whole entries.

@@ -99,5 +99,6 @@ func (s processSink) handle(ctx context.Context, b *batch) (e Effects, err error
 	return s.Handle(ctx, b.deliveries)
 }
 
-func (s processSink) committed() { s.Committed() }
-func (s processSink) forget()    { s.Forget() }
+func (s processSink) committed()                 { s.Committed() }
+func (s processSink) forget()                    { s.Forget() }
+func (s processSink) look(context.Context) error { return nil } // it expects nothing

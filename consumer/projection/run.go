@@ -339,7 +339,7 @@ func (r *run) committed(err error) error {
 		return nil
 	}
 	if errors.Is(err, stream.ErrUnexpected) {
-		if why := r.sent.writes.look(r.calls); why != nil {
+		if why := r.sink.look(r.calls); why != nil {
 			err = why
 		}
 	}

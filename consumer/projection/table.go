@@ -115,8 +115,10 @@ func (s tableSink[S]) begin(ctx context.Context, _ uint64, checkpoint codec.Entr
 	if s.t.fresh = checkpoint.IsZero(); s.t.fresh {
 		return nil
 	}
-	return s.load(ctx, nil)
+	return s.look(ctx)
 }
+
+func (s tableSink[S]) look(ctx context.Context) error { return s.load(ctx, nil) }
 
 func (s tableSink[S]) forget() {
 	s.t.cells, s.t.spare, s.t.dirty, s.t.made = map[string]*cell[S]{}, nil, nil, false
@@ -164,7 +166,6 @@ func (s tableSink[S]) fold(ctx context.Context, b *batch) (w writes, err error) 
 			}
 		}
 		w.expected = stream.Expected{State: t.State(), Field: schemaField, Value: strconv.Itoa(t.cfg.Schema)}
-		w.look = func(ctx context.Context) error { return s.load(ctx, nil) }
 	}
 	for i, c := range t.of {
 		if c == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/echomq/pipeline/codec"
 	"github.com/echomq/pipeline/consumer"
+	"github.com/echomq/pipeline/tier/stream"
 )
 
 // TestAFoldInMemoryAsksNobody: where all states are in memory a fold makes no call, whose answer would come behind the commit that is under
@@ -19,14 +20,14 @@ func TestAFoldInMemoryAsksNobody(t *testing.T) {
 	require.NoError(t, err)
 	s := tableSink[int]{table}
 	require.NoError(t, s.begin(t.Context(), 1, codec.EntryID{}))
-	for round, looks := range []bool{false, true, true} {
+	for round, expects := range []bool{false, true, true} {
 		w, err := s.fold(t.Context(), &batch{deliveries: []consumer.Delivery{
 			{Record: codec.Record{Message: codec.Message{Key: "a"}}},
 			{Record: codec.Record{Message: codec.Message{Key: "b"}}},
 			{Record: codec.Record{Message: codec.Message{Key: "a"}}},
 		}})
 		require.NoError(t, err)
-		require.Equal(t, looks, w.look != nil, "a state that is not made yet cannot be lost")
+		require.Equal(t, expects, w.expected != stream.Expected{}, "a state that is not made yet cannot be lost")
 		require.Len(t, w.after, 2)
 		require.Equal(t, []string{string(rune(2 * (round + 1))), string(rune(round + 1))}, []string{w.after[0].Value, w.after[1].Value})
 		s.committed()

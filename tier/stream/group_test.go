@@ -28,7 +28,10 @@ func unpacking(m *stream.Member) func(context.Context, int, time.Duration) ([]ti
 		leased, err := m.ReadAgain(ctx, n, wait)
 		for i := range leased {
 			if l := &leased[i]; l.Pack != nil {
-				l.Records = codec.Unpack(l.Pack, func(r *codec.Record) *codec.Record { return r })
+				l.Pack.Unpack(func(n int) func(int) *codec.Record {
+					l.Records = make([]codec.Record, n)
+					return func(i int) *codec.Record { return &l.Records[i] }
+				})
 			}
 		}
 		return leased, err

@@ -19,21 +19,20 @@ func (o *Owner) Read(ctx context.Context, n int, wait time.Duration) ([]tier.Lea
 // the third call after it, so that one batch can be read while the one before it is at work, and the one before that committed.
 // See Member.ReadAgain.
 func (o *Owner) ReadAgain(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
-	return o.readInto(ctx, n, wait, o.nextMemory())
+	return o.readInto(ctx, n, wait, o.nextMemory(false))
 }
 
 // ReadOn is ReadAgain for who goes on to read as many: once it has so many, the next ones are asked for, so that the server is at
 // work on them while these are decoded and handled.
 func (o *Owner) ReadOn(ctx context.Context, n int, wait time.Duration) ([]tier.Leased, error) {
-	into := o.nextMemory()
-	into.on = true
-	return o.readInto(ctx, n, wait, into)
+	return o.readInto(ctx, n, wait, o.nextMemory(true))
 }
 
-func (o *Owner) nextMemory() *fetch {
+func (o *Owner) nextMemory(on bool) *fetch {
 	into := &o.memory[o.turn]
 	o.turn = (o.turn + 1) % len(o.memory)
 	into.clear()
+	into.on = on
 	return into
 }
 

@@ -106,11 +106,21 @@ func (e *Error) Unwrap() []error { return []error{e.Class, e.Err} }
 type PermissionError struct {
 	Command  string // empty when a key was refused
 	Key      string // empty when a command was refused, or the server does not name it
-	InScript bool   // a script has met it on its way: what it had written before stays
+	InScript bool   // the refusal came inside a script, which may have written before
 	Text     string
 }
 
 func (e *PermissionError) Error() string { return e.Text }
+
+// Partly is the error of a call of a script that has written before it met a right that is lacking, unless that is one of commands that it runs before
+// its first write, by their names in lower case.
+func Partly(op, key string, err error, before ...string) error {
+	var p *PermissionError
+	if !errors.As(err, &p) || !p.InScript || slices.Contains(before, strings.ToLower(p.Command)) {
+		return err
+	}
+	return &Error{Op: op, Key: key, Class: ErrPartly, Err: err}
+}
 
 // Wrap gives a failed call its class; nil and "no such value" pass unchanged.
 func Wrap(op, key string, err error) error {

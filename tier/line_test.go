@@ -279,7 +279,7 @@ func TestLineGivenUp(t *testing.T) {
 		_, _, err := watched.Exec(l.ctx, func(conn *tier.Conn) int {
 			conn.Send(tier.AppendCommand(nil, "SET", l.other, "lost"))
 			return 1
-		}, func() {}, func(conn *tier.Conn, _ int) error { _, err := conn.Skip(); return err })
+		}, skip)
 		ended <- err
 	}()
 	tiertest.Eventually(t, soon, func() (bool, string) {

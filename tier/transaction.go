@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,17 +11,22 @@ import (
 // which makes a text of it and hashes that byte by byte. A transaction is there to save work, not to be relied on: Exec may always say that it has
 // not run, and the caller runs the scripts that it stands for.
 //
-// It runs only if keys are as they were when they were last looked at, which Open does: who runs one looks for the next one with it, so that while
-// nobody else writes to the keys each takes one round trip. Or its last command looks, and what it is to run is handed over by Hand, before it is
-// known whether it shall: so two that take turns keep a server busy, and no command ever goes out behind a MULTI of which the server
-// has not said that it holds.
+// It runs only if keys are as they were when they were last looked at: Open looks, and Exec runs commands, and looks for the next ones with them, so that
+// while nobody else writes to the keys each takes one round trip.
+//
+// Or it watches nothing, and its last command sees for itself: Hand hands commands over, before it is known whether they shall run, and Run runs them. So two
+// that take turns keep a server busy.
+//
+// No command ever goes out behind a MULTI of which the server has not said that it holds: for a user whose MULTI is refused, what follows would run at
+// once, one by one.
 type Transaction struct {
 	dedicated // while it is open
 	key       string
 	look      []byte // what opens it, encoded
 	seen      int    // how many replies that has before that of MULTI
 	handed    int    // commands that the server holds
-	started   int    // of these, that it was told to run; 0: none
+	started   int    // and was told to run
+	broken    error  // since these were started
 }
 
 // Transaction makes one. It sends nothing. The connection ends when it is not used for a while, or with the client.
@@ -46,7 +52,7 @@ func (t *Transaction) Open(ctx context.Context, watch []string, look ...[]string
 	return t.open(ctx, watch[0], first)
 }
 
-// Hand hands commands on keys of the given one's slot over, so many as write returns, for the next Exec to run; one that watches nothing is opened first, where
+// Hand hands commands on keys of the given one's slot over, so many as write returns, for Run to run. A transaction that watches nothing is opened first, where
 // none is open. An error says that none of them runs.
 func (t *Transaction) Hand(ctx context.Context, key string, write func(*Conn) int) error {
 	t.mu.Lock()
@@ -69,7 +75,7 @@ func (t *Transaction) Hand(ctx context.Context, key string, write func(*Conn) in
 	return nil
 }
 
-// Start has what was handed over run, before Exec waits for it. An error is Exec's to tell.
+// Start has what was handed over run, before Run waits for it.
 func (t *Transaction) Start(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,13 +85,14 @@ func (t *Transaction) Start(ctx context.Context) {
 	ctx, cancel := t.client.deadline(ctx)
 	defer cancel()
 	defer t.conn.Within(ctx)()
-	if t.start() != nil {
+	t.started, t.handed = t.handed, 0
+	if t.broken = t.exec(); t.broken != nil {
 		t.drop()
 	}
 }
 
-func (t *Transaction) start() error {
-	t.started, t.handed = t.handed, 0
+// exec sends what ends the transaction, and opens the next one.
+func (t *Transaction) exec() error {
 	t.conn.Send(AppendCommand(nil, "EXEC"))
 	t.conn.Send(t.look)
 	return t.conn.Flush()
@@ -130,22 +137,46 @@ func (t *Transaction) open(ctx context.Context, key string, first []byte) ([]any
 	return seen, nil
 }
 
-// Exec runs the commands that were handed over and those that write writes, so many as it returns, then does what can be done while the server works,
-// and reads their replies with read, one after another, when all have run: one that the server refused when it ran is a Refusal, which is read's to
-// judge. Ran false without an error says that none had an effect. Seen are the replies of the next look; nil when the transaction is not
-// open any more. The error is that of a call.
-func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile func(), read func(c *Conn, i int) error) (seen []any, ran bool, err error) {
+// Exec runs the commands that write writes, so many as it returns, and reads their replies with read, one after another, when all have run: one that the
+// server refused when it ran is a Refusal, which is read's to judge. Ran false without an error says that none had an effect. Seen are the replies of the next
+// look; nil when the transaction is not open any more. The error is that of a call.
+func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, read func(c *Conn, i int) error) (seen []any, ran bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current(); t.conn == nil {
+		return nil, false, nil
+	}
+	return t.finish(ctx, func() (int, error) { return write(t.conn), t.exec() }, read)
+}
+
+// Run runs what was handed over, unless that was started, then does what can be done while the server works, and reads the replies as Exec does.
+func (t *Transaction) Run(ctx context.Context, meanwhile func(), read func(c *Conn, i int) error) (ran bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.current()
-	n := t.started
-	t.started = 0
-	switch {
-	case t.conn == nil && n > 0: // it may have run
-		return nil, false, t.failed(ctx, "EXEC", t.key, errSwitched)
-	case t.conn == nil:
-		return nil, false, nil
+	n, started := t.handed, t.started > 0
+	if started {
+		n = t.started
 	}
+	t.handed, t.started = 0, 0
+	switch {
+	case t.conn == nil && started: // it may have run
+		return false, t.failed(ctx, "EXEC", t.key, cmp.Or(t.broken, errSwitched))
+	case t.conn == nil:
+		return false, nil
+	}
+	_, ran, err = t.finish(ctx, func() (_ int, err error) {
+		if !started {
+			err = t.exec()
+		}
+		meanwhile()
+		return n, err
+	}, read)
+	return ran, err
+}
+
+// finish reads the replies to so many commands as send says, and to what opens the next transaction.
+func (t *Transaction) finish(ctx context.Context, send func() (int, error), read func(c *Conn, i int) error) (seen []any, ran bool, err error) {
 	ctx, cancel := t.client.deadline(ctx)
 	defer cancel()
 	defer t.conn.Within(ctx)()
@@ -155,13 +186,7 @@ func (t *Transaction) Exec(ctx context.Context, write func(*Conn) int, meanwhile
 			t.drop()
 		}
 	}()
-	if n == 0 {
-		t.handed += write(t.conn)
-		n = t.handed
-		err = t.start()
-		t.started = 0
-	}
-	meanwhile()
+	n, err := send()
 	if err == nil {
 		ran, err = t.replies(n, read)
 	}

@@ -21,15 +21,24 @@ func TestTransactionClosed(t *testing.T) {
 	key := tier.StateKey(setUp(t, s).scope(), "x")
 	tx := c.Transaction()
 	open := func() error { _, err := tx.Open(t.Context(), []string{key}); return err }
-	require.NoError(t, open())
-	_, ran, err := tx.Exec(t.Context(), func(conn *tier.Conn) int {
-		conn.Send(tier.AppendCommand(nil, "HSET", key, "f", "v"))
-		return 1
-	}, c.Close, func(conn *tier.Conn, _ int) error { _, err := conn.Skip(); return err })
+	hand := func() error { return tx.Hand(t.Context(), key, hset(key)) }
+	require.NoError(t, hand())
+	ran, err := tx.Run(t.Context(), c.Close, skip)
 	require.False(t, ran)
 	require.True(t, tier.OutcomeUnknown(err), "%v", err)
 	require.ErrorIs(t, open(), tier.ErrClosed)
+	require.ErrorIs(t, hand(), tier.ErrClosed)
 }
+
+// hset is a command that a transaction is to run, skip takes its reply.
+func hset(key string) func(*tier.Conn) int {
+	return func(conn *tier.Conn) int {
+		conn.Send(tier.AppendCommand(nil, "HSET", key, "f", "v"))
+		return 1
+	}
+}
+
+func skip(conn *tier.Conn, _ int) error { _, err := conn.Skip(); return err }
 
 // TestTransactionPanics: after a panic in what its caller does meanwhile, a transaction is not open, so that the next one cannot take
 // replies for its own that nobody has read.
@@ -38,17 +47,9 @@ func TestTransactionPanics(t *testing.T) {
 	s := tiertest.Shared(t, tiertest.Valkey)
 	key := tier.StateKey(setUp(t, s).scope(), "x")
 	tx := tiertest.Dial(t, s).Transaction()
-	_, err := tx.Open(t.Context(), []string{key})
-	require.NoError(t, err)
-	exec := func(meanwhile func()) (ran bool, err error) {
-		_, ran, err = tx.Exec(t.Context(), func(conn *tier.Conn) int {
-			conn.Send(tier.AppendCommand(nil, "HSET", key, "f", "v"))
-			return 1
-		}, meanwhile, func(conn *tier.Conn, _ int) error { _, err := conn.Skip(); return err })
-		return ran, err
-	}
-	require.Panics(t, func() { _, _ = exec(func() { panic("of a callback") }) })
-	ran, err := exec(func() {})
+	require.NoError(t, tx.Hand(t.Context(), key, hset(key)))
+	require.Panics(t, func() { _, _ = tx.Run(t.Context(), func() { panic("of a callback") }, skip) })
+	ran, err := tx.Run(t.Context(), func() {}, skip)
 	require.NoError(t, err)
 	require.False(t, ran)
 }
@@ -71,11 +72,10 @@ func TestTransactionHanded(t *testing.T) {
 	f.text("SET", key, "0")
 	var got int64
 	exec := func() (ran bool, err error) {
-		_, ran, err = tx.Exec(t.Context(), func(*tier.Conn) int { return 0 }, func() {}, func(conn *tier.Conn, _ int) (err error) {
+		return tx.Run(t.Context(), func() {}, func(conn *tier.Conn, _ int) (err error) {
 			got, err = conn.Skip()
 			return err
 		})
-		return ran, err
 	}
 	for n := range int64(4) {
 		hand()

@@ -87,12 +87,13 @@ func (g *get) run(ctx context.Context, client *tier.Client) (err error) {
 // streamOf finds the stream of an id: its node number is that of the scope, its
 // brand that of the stream.
 func streamOf(ctx context.Context, client *tier.Client, id codec.ID) (tier.Address, error) {
+	if id.Node() >= tier.MaxScopes {
+		return tier.Address{}, notFound(fmt.Sprintf("%s: its node number %d is that of a process that mints ids, which does not tell where it is: give its address",
+			id, id.Node()))
+	}
 	scope, err := client.ScopeOfNode(ctx, id.Node())
 	if err != nil {
 		return tier.Address{}, err
-	}
-	if id.Node() >= tier.MaxScopes {
-		return tier.Address{}, notFound(fmt.Sprintf("%s: its node number %d is that of a process that mints ids, which does not tell where it is: give its address", id, id.Node()))
 	}
 	if scope == "" {
 		return tier.Address{}, notFound(fmt.Sprintf("%s: no scope of this server has node number %d: it is of another server, or give its address", id, id.Node()))

@@ -66,7 +66,7 @@ func (d *direct) pause() { d.seen, d.until = nil, time.Now().Add(d.pauses) }
 // exec runs what the transaction is for. One of its commands that the server has refused when it ran, while others have run, is an error.
 func (d *direct) exec(ctx context.Context, key string, write func(*tier.Conn) int, read func(*tier.Conn, int) error) (ran bool, err error) {
 	var refusal tier.Refusal // one of a command that has run, while others have, too
-	d.seen, ran, err = d.tx.Exec(ctx, write, func() {}, func(c *tier.Conn, i int) error {
+	d.seen, ran, err = d.tx.Exec(ctx, write, func(c *tier.Conn, i int) error {
 		err := read(c, i)
 		if errors.As(err, &refusal) {
 			return nil

@@ -143,8 +143,8 @@ func (c *Client) serve(ctx context.Context, s *slot, b *batch) *producer {
 	}
 	for try := 1; ; try++ {
 		outcomes, err := c.call(ctx, s, b)
-		if p := (*tier.PermissionError)(nil); errors.As(err, &p) && p.InScript && b.as.number > 1 { // only a producer's first call asks for rights before it writes
-			err = &tier.Error{Op: "enqueue", Key: c.queue.JobsKey(), Class: tier.ErrPartly, Err: err}
+		if b.as.number > 1 { // a producer's first call asks for rights before it writes
+			err = tier.Partly("enqueue", c.queue.JobsKey(), err)
 		}
 		b.unknown = b.unknown || tier.OutcomeUnknown(err)
 		switch {

@@ -49,8 +49,8 @@ func newDirect(client *tier.Client) direct {
 }
 
 // takes reports whether all of some batches can go this way, and is enough.
-func (d *direct) takes(s *sender, batches []*batch, identity declared) bool {
-	if !d.able || len(batches) == 0 || s.named || s.mint != nil || identity.kind != "" || batches[0].number < 2 || time.Now().Before(d.rest) {
+func (d *direct) takes(s sending, batches []*batch) bool {
+	if !d.able || len(batches) == 0 || s.named || s.mint != nil || s.identity.kind != "" || batches[0].number < 2 || time.Now().Before(d.rest) {
 		return false
 	}
 	entries, bytes := 0, 0
@@ -71,51 +71,51 @@ type sending struct {
 	*sender
 	addr     tier.Address
 	identity declared
-	more     func(sent, entries, bytes int) ([]*batch, error) // what may go behind the first so many, if it is so much
 }
 
 // send sends what the sender has numbered, of which only the first ones may be answered. While the server works, it hands over what may go
-// next. It answers nil when nothing had an effect, and the scripts are to be called.
-func (d *direct) send(ctx context.Context, s sending) []answer {
-	t := d.kept(s.sender)
-	if t == nil && d.takes(s.sender, s.sent, s.identity) {
-		s.tell() // it may take long
+// next, of what more brings behind the first so many. It answers nil when nothing had an effect, and the scripts are to be called; else since when the server has it, too.
+func (d *direct) send(ctx context.Context, s sending, more func(sent int) []*batch) ([]answer, time.Time) {
+	t := d.handed
+	if d.handed = nil; t == nil && d.takes(s, s.sent) {
+		s.tell() // opening a transaction may take as long as any call, and their messages are in the log
 		t = d.hand(ctx, d.txs[0], s, s.sent)
 	}
 	if t == nil {
-		return nil
+		return nil, time.Time{}
 	}
-	_, ran, err := d.txs[0].Exec(ctx, func(*tier.Conn) int { return 0 }, func() {
+	ran, err := d.txs[0].Run(ctx, func() {
 		s.tell()
-		d.handed = d.ahead(ctx, s, len(t.batches))
+		if next := more(len(t.batches)); d.takes(s, next) {
+			d.handed = d.hand(ctx, d.txs[1], s, next)
+		}
 	}, t.read)
 	if d.handed != nil {
 		d.txs[0], d.txs[1] = d.txs[1], d.txs[0]
 	}
+	for _, b := range t.batches { // as the answers say
+		b.unknown = false
+	}
 	if err == nil && !ran {
-		for _, b := range t.batches {
-			b.unknown = false
-		}
 		d.pause()
-		return nil
+		return nil, time.Time{}
 	}
 	d.open = true
 	for i := range t.answers {
 		if err != nil {
 			t.answers[i] = answer{err: err}
 		}
-		if err != nil || t.answers[i].code != "ok" {
+		gone := t.answers[i].err == nil && t.answers[i].code == "ok"
+		if t.batches[i].written = gone; !gone {
 			d.pause()
 		}
-		t.batches[i].unknown = false // as the answer says
-		t.batches[i].written = t.answers[i].err == nil && t.answers[i].code == "ok"
 	}
-	return t.answers
+	return t.answers, t.since
 }
 
 // start has what was handed over run, or else what the sender has numbered, before somebody sends and waits for the answer.
 func (d *direct) start(ctx context.Context, s sending) {
-	if d.handed == nil && d.takes(s.sender, s.sent, s.identity) {
+	if d.handed == nil && d.takes(s, s.sent) {
 		d.handed = d.hand(ctx, d.txs[0], s, s.sent)
 	}
 	if d.handed == nil {
@@ -124,27 +124,17 @@ func (d *direct) start(ctx context.Context, s sending) {
 	for _, b := range d.handed.batches {
 		b.unknown = true
 	}
+	d.handed.since = time.Now()
 	d.txs[0].Start(ctx)
 }
 
-// ahead hands over what may go next, if that is a good part of a write.
-func (d *direct) ahead(ctx context.Context, s sending, sent int) *transaction {
-	next, err := s.more(sent, aheadEntries, aheadBytes)
-	if err != nil || !d.takes(s.sender, next, s.identity) {
-		return nil
-	}
-	return d.hand(ctx, d.txs[1], s, next)
-}
-
-// kept is what was handed over, if the sender still has it to be sent next, under the same numbers.
-func (d *direct) kept(s *sender) *transaction {
+// keep gives up what was handed over unless the sender still has it to be sent next, under the same numbers.
+func (d *direct) keep(s *sender) {
 	t := d.handed
-	d.handed = nil
 	if t != nil && (d.producer != s.producer || len(s.sent) < len(t.batches) || !slices.Equal(t.batches, s.sent[:len(t.batches)])) {
 		d.txs[0].Discard()
-		t = nil
+		d.handed = nil
 	}
-	return t
 }
 
 // hand hands batches over. Nothing else is sent: when it fails, the scripts tell what is wrong, or go on without.
@@ -156,7 +146,7 @@ func (d *direct) hand(ctx context.Context, tx *tier.Transaction, s sending, batc
 	if d.producer != s.producer {
 		d.producer, d.heads = s.producer, headsOf(keys)
 	}
-	t := &transaction{heads: d.heads, sending: s, batches: batches, answers: make([]answer, len(batches))}
+	t := &transaction{heads: d.heads, sending: s, batches: batches, since: time.Now(), answers: make([]answer, len(batches))}
 	if err := tx.Hand(ctx, keys[0], t.write); err != nil {
 		d.able = !errors.Is(err, tier.ErrPermission)
 		d.pause()
@@ -217,8 +207,9 @@ type transaction struct {
 	heads
 	sending
 	batches []*batch
-	ends    []int // the places of the batches' receipts among the commands
-	done    bool  // of the batch that is read, something was
+	since   time.Time // the server has it
+	ends    []int     // the places of the batches' receipts among the commands
+	done    bool      // of the batch that is read, something was
 	answers []answer
 }
 

@@ -318,6 +318,18 @@ func TestDirectAppendsThroughFaults(t *testing.T) {
 	}
 }
 
+// TestDirectGivenUp: a writer goes on that has given up, meanwhile, what the server was handed, and that is not appended.
+func TestDirectGivenUp(t *testing.T) {
+	eachDirect(t, tiertest.Valkey, func(t *testing.T, d *direct) {
+		handed, err := d.w.HandOver(d.ctx, large(100))
+		require.NoError(t, err)
+		require.True(t, handed)
+		d.append(1)
+		d.append(100)
+		d.whole()
+	})
+}
+
 // TestDirectTakenOut: where a transaction gives ids that a script would not have given, or what it has seen is not so any
 // more, its messages go by the script, and nothing shows.
 func TestDirectTakenOut(t *testing.T) {
@@ -452,10 +464,10 @@ func TestDirectToARemovedStream(t *testing.T) {
 	})
 }
 
-// TestDirectWithoutRights: who may not watch, or not do what a receipt needs, appends by scripts.
+// TestDirectWithoutRights: who may not do what a transaction and its receipt need, appends by scripts.
 func TestDirectWithoutRights(t *testing.T) {
 	s := tiertest.Private(t, tiertest.Valkey)
-	for _, right := range []string{"multi", "exec", "eval", "xdel", "xrevrange"} {
+	for _, right := range []string{"multi", "exec", "eval", "xdel", "xrevrange", "del"} {
 		for _, pack := range []int{1, directPack} {
 			t.Run(right+strconv.Itoa(pack), func(t *testing.T) {
 				u := tiertest.NewUser(t, []*tiertest.Server{s}, "~*", "+@all", "-"+right)

@@ -145,3 +145,21 @@ func ReadReplies(m rueidis.RedisMessage) (entries []codec.Entry, held []tier.Hel
 func (r *Restoration) PlaceSlice(ctx context.Context) (more bool, err error) {
 	return r.placeSlice(ctx)
 }
+
+// HandOver hands messages over to the server, and gives them up: their callers have gone.
+func (w *Writer) HandOver(ctx context.Context, ms []codec.Message) (handed bool, err error) {
+	p, err := w.encode(ms)
+	if err != nil {
+		return false, err
+	}
+	identity, err := w.identity(ctx, false)
+	if err != nil {
+		return false, err
+	}
+	b, _ := w.open(p, len(ms))
+	b.messages = p.messages
+	given := w.more(identity, 0, 1, 1)
+	w.direct.handed = w.direct.hand(ctx, w.direct.txs[0], sending{sender: &w.out, addr: w.place.addr, identity: identity}, given)
+	w.out.sent = nil
+	return w.direct.handed != nil, nil
+}

@@ -471,3 +471,29 @@ func TestWriterMetrics(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, problems)
 }
+
+// TestPublishBeforeTheServer (B50): against a server that was down from the start, each message is given up after RetryFor and its caller told,
+// although others are published all the time.
+func TestPublishBeforeTheServer(t *testing.T) {
+	t.Parallel()
+	f, proxy := setUpProxied(t, tiertest.Shared(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{RetryFor: 100 * time.Millisecond})
+	defer f.run(w)()
+	proxy.Refuse(true)
+	proxy.Cut()
+	told := make(chan error, 1)
+	more := time.NewTicker(5 * time.Millisecond)
+	defer more.Stop()
+	limit := time.After(soon / 2)
+	for done := func(_ codec.ID, err error) { told <- err }; ; done = nil {
+		require.NoError(t, w.Publish(f.ctx, codec.Message{}, done))
+		select {
+		case err := <-told:
+			require.Equal(t, tier.BackOff, tier.Classify(err).Reaction, "%v", err)
+			return
+		case <-limit:
+			t.Fatal("nobody was told")
+		case <-more.C:
+		}
+	}
+}

@@ -70,9 +70,12 @@ type passage struct {
 	through bool
 }
 
-// Close gives up the connection that the owner has for reading; Leave and Client.Close do that, too. What it reads later comes
+// Close gives up the connections that the owner has for reading and for commits; Leave and Client.Close do that, too. What it reads later comes
 // over the client's.
-func (o *Owner) Close() { o.feed.Close() }
+func (o *Owner) Close() {
+	o.feed.Close()
+	o.direct.tx.Discard()
+}
 
 // Name of the consumer.
 func (o *Owner) Name() string { return o.name }

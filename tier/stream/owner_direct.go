@@ -66,7 +66,7 @@ func (d *directCommit) commit(ctx context.Context, c *commitment, outputs []tier
 		conn.Send(tier.AppendCommand(nil, "HSET", c.fence,
 			c.field("commit"), c.commit, c.field("at"), c.at, c.field("above"), c.above, c.field("passed"), c.passed))
 		return 2
-	}, func() {}, func(conn *tier.Conn, _ int) error {
+	}, func(conn *tier.Conn, _ int) error {
 		_, err := conn.Skip()
 		if errors.As(err, &refusal) {
 			return nil

@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/echomq/pipeline/codec"
@@ -217,17 +215,16 @@ func (s *sender) absorb(answers []answer, retryFor time.Duration) {
 	}
 }
 
-// partly is the error of a call that may have been done in part: a right was taken from the user that the script needs behind the first entry.
+// partly is the error of a call that may have been done in part: scripts ask for rights before they write in a producer's first call only.
 func (s *sender) partly(b *batch, err error) error {
-	behind := []string{"set", "hset", "xsetid"}
-	if !b.packs() {
-		behind = append(behind, "xdel", "xinfo|stream", "xlen")
-	}
-	var p *tier.PermissionError
-	if !s.asked || !errors.As(err, &p) || !p.InScript || !slices.Contains(behind, strings.ToLower(p.Command)) {
+	if !s.asked && !s.named {
 		return err
 	}
-	return &tier.Error{Op: "append", Class: tier.ErrPartly, Err: err}
+	before := []string{"get", "hmget", "time", "xadd"}
+	if b.packs() {
+		before = append(before, "exists", "xlen", "xrevrange", "xinfo|stream")
+	}
+	return tier.Partly("append", "", err, before...)
 }
 
 // failed ends or keeps everything after an error that came before anything was sent.

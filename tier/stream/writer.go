@@ -284,7 +284,7 @@ func (w *Writer) round(ctx context.Context) {
 	defer func() { w.troubled(w.out.failures, w.out.trouble) }()
 	defer w.dropOvertaking()
 	w.dropOvertaking() // what begin has ended
-	if w.direct.handed == nil {
+	if w.direct.keep(&w.out); w.direct.handed == nil {
 		w.refill(0)
 	}
 	if len(w.out.sent) == 0 {
@@ -293,17 +293,12 @@ func (w *Writer) round(ctx context.Context) {
 	identity, err := w.identity(ctx, w.out.declare)
 	if err != nil {
 		w.out.failed(err, w.cfg.RetryFor)
+		w.out.tell() // the next one may fail here, too
 		return
 	}
 	err = w.out.assign(identity)
+	s := sending{sender: &w.out, addr: w.place.addr, identity: identity}
 	var answers []answer
-	s := sending{&w.out, w.place.addr, identity, func(sent, entries, bytes int) ([]*batch, error) {
-		if !w.waiting(entries, bytes) {
-			return nil, nil
-		}
-		w.refill(sent)
-		return w.out.sent[sent:], w.out.assign(identity)
-	}}
 	if err == nil {
 		answers, err = w.send(ctx, s)
 	}
@@ -313,18 +308,30 @@ func (w *Writer) round(ctx context.Context) {
 	}
 	w.out.declare = false
 	w.out.absorb(answers, w.cfg.RetryFor)
-	w.begin(ctx, s)
+	w.sendNext(ctx, s)
 }
 
-// begin sends what waits, if it is much, before the callers of what was answered are told: so server and client work at the same time.
-func (w *Writer) begin(ctx context.Context, s sending) {
+// sendNext sends what waits, if it is much, before the callers of what was answered are told: so server and client work at the same time.
+func (w *Writer) sendNext(ctx context.Context, s sending) {
 	if !w.direct.open {
 		return
 	}
 	if w.direct.handed == nil && len(w.out.sent) == 0 {
-		_, _ = s.more(0, directMessages, directBytes) // the next round says what is wrong
+		w.more(s.identity, 0, directMessages, directBytes)
 	}
 	w.direct.start(ctx, s)
+}
+
+// more takes from the queue what is to go behind the first so many batches, if it has so many entries, or bytes of them.
+func (w *Writer) more(identity declared, sent, entries, bytes int) []*batch {
+	if !w.waiting(entries, bytes) {
+		return nil
+	}
+	w.refill(sent)
+	if w.out.assign(identity) != nil { // the next round says so
+		return nil
+	}
+	return w.out.sent[sent:]
 }
 
 // waiting reports whether so many entries are queued, or bytes of them.
@@ -343,9 +350,9 @@ const durableWait = time.Second
 // send sends what has its numbers, in one write. The error says that nothing was sent.
 func (w *Writer) send(ctx context.Context, s sending) ([]answer, error) {
 	if w.durability() == (tier.Durability{}) {
-		start := time.Now()
-		if answers := w.direct.send(ctx, s); answers != nil {
-			w.metrics.roundTrip.Observe(time.Since(start).Seconds())
+		more := func(sent int) []*batch { return w.more(s.identity, sent, aheadEntries, aheadBytes) }
+		if answers, since := w.direct.send(ctx, s, more); answers != nil {
+			w.metrics.roundTrip.Observe(time.Since(since).Seconds())
 			return answers, nil
 		}
 	}
@@ -437,8 +444,8 @@ const (
 )
 
 // refill moves batches from the queue to those that are sent. Those of a named producer and of an exclusive writer go one
-// by one: numbers and ids may leave gaps, so one that fails must not be overtaken. The first of packs goes alone, see most. The first
-// ones, so many as sent says, are on their way.
+// by one: numbers and ids may leave gaps, so one that fails must not be overtaken. The first of packs goes alone, see most. Of those that are sent,
+// so many at the front are on their way and do not count.
 func (w *Writer) refill(sent int) {
 	limit := callsInFlight
 	w.mu.Lock()

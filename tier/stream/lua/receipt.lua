@@ -29,19 +29,17 @@ end
 local held, state = string.match(call('GET', producer) or '', '^([^@]*)(.*)$')
 local last = string.match(held, '^%d+')
 local declared = call('HMGET', scope, 'node', field)
-local right = last and last + 1 == number + 0 and declared[1] == node and declared[2] == brand
+local expected = last and last + 1 == number + 0 and declared[1] == node and declared[2] == brand
 local added = call('EXISTS', log) == 1 and redis.acl_check_cmd('XADD', log, 'NOMKSTREAM', '*', 'm', '') -- else nothing was
 local first, ms, seq
-if not (right and added) then
-  first = nil
-elseif size == '1' then
+if expected and added and size == '1' then
   ms, seq = parse(call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1])
   local begin, given_ms, given_seq = seq - count + 1, parse(above)
   if begin >= 0 and (ms > given_ms or (ms == given_ms and begin > given_seq)) and seq <= 4095 and call('XLEN', log) > count
     and ms >= 1704067200000 and ms + 2 <= 3903090455551 then
     first = string.format('%.0f-%d', ms, begin)
   end
-else
+elseif expected and added then
   local base, placed
   ms, base, first, placed = string.match(state, '^@(%d+) (%-?%d+) (%S+) (%d+)$')
   if first and placed + 1 == count then
@@ -67,7 +65,7 @@ if not first then
     call('XSETID', log, top, 'ENTRIESADDED', before, 'MAXDELETEDID', deleted)
   end
   if state ~= '' then call('SET', producer, held, 'KEEPTTL') end
-  if added and declared[2] ~= brand and before == 0 and groups == 0 and redis.acl_check_cmd('DEL', log) then call('DEL', log) end -- which the first of them has made
+  if added and declared[2] ~= brand and before == 0 and groups == 0 then call('DEL', log) end -- which these have made
   return {'again', '', 0, 0}
 end
 local t = call('TIME')

@@ -18,7 +18,7 @@ local call = redis.call
 if size == 0 then
   for _, cmd in ipairs({
     {'GET', producer}, {'SET', producer, ''}, {'HSET', scope, 'top', ''}, {'HGET', scope, 'top'}, {'HMGET', scope, 'node'}, {'TIME'}, {'EXISTS', log}, {'XLEN', log}, {'XREVRANGE', log, '+', '-'},
-    {'XINFO', 'STREAM', log}, {'XDEL', log, '0-1'}, {'XSETID', log, '0-1'},
+    {'XINFO', 'STREAM', log}, {'XDEL', log, '0-1'}, {'XSETID', log, '0-1'}, {'DEL', log},
   }) do
     if not redis.acl_check_cmd(unpack(cmd)) then return 0 end
   end
@@ -26,7 +26,7 @@ if size == 0 then
 end
 
 local receipts = call('GET', producer)
-if not receipts then return 0 end -- which the receipt will be refused for
+if not receipts then return 0 end -- receipt.lua takes the packs out then
 local t = call('TIME')
 local ms, seq = t[1] * 1000 + math.floor(t[2] / 1000), -1
 local function pass(id)

@@ -232,7 +232,7 @@ func TestDirectAhead(t *testing.T) {
 					}
 				}
 			}()
-			d.published(40_000)
+			d.published(20_000)
 			close(execs)
 			<-seen
 			require.True(t, frozen.Load())
@@ -249,7 +249,7 @@ func TestDirectAheadThroughFaults(t *testing.T) {
 		for _, at := range []struct {
 			command string
 			nth     int64
-		}{{"MULTI", 1}, {"MULTI", 2}, {"XADD", 2000}, {"XADD", 9000}, {"EVAL", 2}, {"EVAL", 3}, {"EXEC", 1}, {"EXEC", 2}, {"EXEC", 3}} {
+		}{{"MULTI", 2}, {"XADD", 4000}, {"EVAL", 2}, {"EXEC", 1}, {"EXEC", 3}} {
 			for lost, inject := range map[string]func(*tiertest.Proxy, int, func([]string) bool){
 				"reply": (*tiertest.Proxy).DropReplies, "request": (*tiertest.Proxy).DropRequests,
 			} {
@@ -264,7 +264,7 @@ func TestDirectAheadThroughFaults(t *testing.T) {
 						nth /= directPack
 					}
 					inject(proxy, 1, func(cmd []string) bool { return cmd[0] == at.command && seen.Add(1) == nth })
-					d.published(20_000)
+					d.published(10_000)
 					require.Equal(t, 1, proxy.Dropped())
 					d.whole()
 				})
@@ -276,12 +276,12 @@ func TestDirectAheadThroughFaults(t *testing.T) {
 // TestDirectAppendsThroughFaults (B74): the same of many callers who wait, of whom some are sent while others are told.
 func TestDirectAppendsThroughFaults(t *testing.T) {
 	s := tiertest.Private(t, tiertest.Valkey)
-	const callers, calls = 150, 20
+	const callers, calls = 150, 10
 	for _, command := range []string{"MULTI", "XADD", "EVAL", "EXEC"} {
 		for lost, inject := range map[string]func(*tiertest.Proxy, int, func([]string) bool){
 			"reply": (*tiertest.Proxy).DropReplies, "request": (*tiertest.Proxy).DropRequests,
 		} {
-			for _, nth := range []int64{1, 2, 3, 4} {
+			for _, nth := range []int64{1, 3} {
 				t.Run(fmt.Sprintf("%s of %s %d", lost, command, nth), func(t *testing.T) {
 					t.Parallel()
 					f, proxy := setUpProxied(t, s)

@@ -161,6 +161,21 @@ func TestConsumeShares(t *testing.T) {
 	require.Contains(t, p.ok("groups", addr).out, `"lag":0,"lag_exact":true,"pending":0,"parked":0,"consumers":0,`)
 }
 
+// TestConsumeWaitsForAServer: that nothing came while the server was away says nothing of what is left.
+func TestConsumeWaitsForAServer(t *testing.T) {
+	t.Parallel()
+	s := tiertest.Private(t, tiertest.Valkey)
+	p := onServer(t, s.URL())
+	running := p.start("consume", numbers(t, p, 3), "--group", "g", "--wait", "3s")
+	for range 3 {
+		running.line()
+	}
+	s.Kill()
+	running.said("the server does not answer, it is tried again")
+	require.Equal(t, 1, exitCode(t, running.cmd.Wait()))
+	require.Contains(t, running.errOut(), "pipeline: --wait 3s is over, and the server does not answer: nobody knows what is left")
+}
+
 func TestConsumeInterrupted(t *testing.T) {
 	t.Parallel()
 	p := onShared(t)

@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomq/pipeline/tier"
 	"github.com/echomq/pipeline/tier/tiertest"
 )
 
@@ -166,14 +168,23 @@ func TestConsumeWaitsForAServer(t *testing.T) {
 	t.Parallel()
 	s := tiertest.Private(t, tiertest.Valkey)
 	p := onServer(t, s.URL())
-	running := p.start("consume", numbers(t, p, 3), "--group", "g", "--wait", "3s")
+	addr := numbers(t, p, 3)
+	running := p.start("consume", addr, "--group", "g", "--wait", "5s")
 	for range 3 {
 		running.line()
 	}
+	parsed, err := tier.ParseAddress(addr)
+	require.NoError(t, err)
+	tiertest.Eventually(t, 10*time.Second, func() (bool, string) {
+		reply := s.Command(t, "XPENDING", parsed.LogKey(), "g")
+		pending, err := reply.ToAny()
+		require.NoError(t, err)
+		return pending.([]any)[0] == int64(0), fmt.Sprint(pending)
+	})
 	s.Kill()
 	running.said("the server does not answer, it is tried again")
 	require.Equal(t, 1, exitCode(t, running.cmd.Wait()))
-	require.Contains(t, running.errOut(), "pipeline: --wait 3s is over, and the server does not answer: nobody knows what is left")
+	require.Contains(t, running.errOut(), "pipeline: --wait 5s is over, and the server does not answer: nobody knows what is left")
 }
 
 func TestConsumeInterrupted(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Transaction runs commands all or none: MULTI on a connection of its own. A script could do that too, but what it is given goes through Lua,
-// which makes a text of it and hashes that byte by byte. A transaction is there to save work, not to be relied on: Exec may always say that it has
+// which makes a text of it and hashes that byte by byte. A transaction is there to save work, not to be relied on: Exec and Run may always say that it has
 // not run, and the caller runs the scripts that it stands for.
 //
 // It runs only if keys are as they were when they were last looked at: Open looks, and Exec runs commands, and looks for the next ones with them, so that

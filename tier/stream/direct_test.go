@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -248,7 +249,7 @@ func TestDirectAheadThroughFaults(t *testing.T) {
 	for _, pack := range []int{1, directPack} {
 		for _, at := range []struct {
 			command string
-			nth     int64
+			nth     int
 		}{{"MULTI", 2}, {"XADD", 4000}, {"EVAL", 2}, {"EXEC", 1}, {"EXEC", 3}} {
 			for lost, inject := range map[string]func(*tiertest.Proxy, int, func([]string) bool){
 				"reply": (*tiertest.Proxy).DropReplies, "request": (*tiertest.Proxy).DropRequests,
@@ -258,12 +259,11 @@ func TestDirectAheadThroughFaults(t *testing.T) {
 					f, proxy := setUpProxied(t, s)
 					d := &direct{fixture: f, w: f.writer(stream.WriterConfig{Pack: pack})}
 					defer f.run(d.w)()
-					var seen atomic.Int64
-					nth := at.nth
+					n := at.nth
 					if pack > 1 && at.command == "XADD" {
-						nth /= directPack
+						n /= directPack
 					}
-					inject(proxy, 1, func(cmd []string) bool { return cmd[0] == at.command && seen.Add(1) == nth })
+					inject(proxy, 1, nth(n, func(cmd []string) bool { return cmd[0] == at.command }))
 					d.published(10_000)
 					require.Equal(t, 1, proxy.Dropped())
 					d.whole()
@@ -281,17 +281,16 @@ func TestDirectAppendsThroughFaults(t *testing.T) {
 		for lost, inject := range map[string]func(*tiertest.Proxy, int, func([]string) bool){
 			"reply": (*tiertest.Proxy).DropReplies, "request": (*tiertest.Proxy).DropRequests,
 		} {
-			for _, nth := range []int64{1, 3} {
-				t.Run(fmt.Sprintf("%s of %s %d", lost, command, nth), func(t *testing.T) {
+			for _, n := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%s of %s %d", lost, command, n), func(t *testing.T) {
 					t.Parallel()
 					f, proxy := setUpProxied(t, s)
 					d := &direct{fixture: f, w: f.writer(stream.WriterConfig{})}
 					d.append(1)
-					var seen atomic.Int64
 					if command == "MULTI" {
-						nth = min(nth, 2)
+						n = min(n, 2)
 					}
-					inject(proxy, 1, func(cmd []string) bool { return cmd[0] == command && seen.Add(1) == nth })
+					inject(proxy, 1, nth(n, func(cmd []string) bool { return cmd[0] == command }))
 					var mu sync.Mutex
 					var wg sync.WaitGroup
 					for range callers {
@@ -328,6 +327,28 @@ func TestDirectGivenUp(t *testing.T) {
 		d.append(100)
 		d.whole()
 	})
+}
+
+// TestDirectLeft: where what was begun is given up before it is answered, since its time is over, the writer goes on.
+func TestDirectLeft(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, tiertest.Shared(t, tiertest.Valkey))
+	w := f.writer(stream.WriterConfig{RetryFor: time.Nanosecond})
+	f.append(w, 1)
+	ctx, cancel := context.WithTimeout(f.ctx, soon)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 150 {
+		wg.Go(func() {
+			for range 20 {
+				if _, err := w.Append(ctx, codec.Message{}); err != nil && !tier.OutcomeUnknown(err) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, ctx.Err())
 }
 
 // TestDirectTakenOut: where a transaction gives ids that a script would not have given, or what it has seen is not so any
